@@ -63,14 +63,14 @@ class Services(LocalStack):
 
 @pytest.mark.timeout(600)
 def test_each_answers_from_the_folder_of_the_other(
-    tmp_path: Path, tiny_repository: Path, tiny_serving: Serving, tiny_manifest: Manifest
+    tmp_path: Path, tiny_repository: Path, shared_triton: Serving, tiny_manifest: Manifest
 ) -> None:
     """The engine writes, the services read and write on, the engine reads again; two shards."""
     with Engine(tmp_path, model=tiny_repository, shards=2) as engine:
         stored(engine, items(0, 9))
         own = answers(engine, tiny_manifest)
 
-    ports = replace(Ports.free(shard_count=2), triton=tiny_serving.grpc_port)
+    ports = replace(Ports.free(shard_count=2), triton=shared_triton.grpc_port)
     with Services(tmp_path, tiny_repository, ports) as stack:
         stack.start()
         with Client(stack.address, timeout_seconds=60.0) as client:

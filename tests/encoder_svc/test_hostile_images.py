@@ -45,11 +45,11 @@ DAMAGED_PER_CALL = 62
 
 @pytest_asyncio.fixture(scope="module")
 async def running(
-    tiny_repository: Path, tiny_serving: Serving, tmp_path_factory: pytest.TempPathFactory
+    tiny_repository: Path, shared_triton: Serving, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[EncoderProcess, grpc.aio.Channel]]:
     """One process for all tests, warm: it has seen a full batch of good pictures."""
     log_path = tmp_path_factory.mktemp("encoder") / "encoder.log"
-    async with running_encoder(tiny_repository, tiny_serving, log_path) as (process, channel):
+    async with running_encoder(tiny_repository, shared_triton, log_path) as (process, channel):
         await encode(channel, [GOOD_PICTURE] * DAMAGED_PER_CALL)
         yield process, channel
 
@@ -136,11 +136,11 @@ async def test_good_pictures_among_bad_ones_are_encoded_as_alone(
 
 @pytest.mark.slow
 async def test_memory_that_is_not_bounded_is_seen(
-    tiny_repository: Path, tiny_serving: Serving, tmp_path: Path
+    tiny_repository: Path, shared_triton: Serving, tmp_path: Path
 ) -> None:
     """The control: the same measure, of a service without limits."""
     log_path, module = tmp_path / "encoder.log", "tests.support.encoder_svc.sabotaged_encoder"
-    async with running_encoder(tiny_repository, tiny_serving, log_path, module) as (
+    async with running_encoder(tiny_repository, shared_triton, log_path, module) as (
         process,
         channel,
     ):

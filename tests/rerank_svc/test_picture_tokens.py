@@ -55,10 +55,10 @@ def write(path: Path, fingerprint: str, tokens: list[np.ndarray], files: list[by
 
 
 @pytest.fixture
-def recomputing(tiny_client: TritonClient, tiny_manifest: Manifest) -> ServedModel:
+def recomputing(triton_client: TritonClient, tiny_manifest: Manifest) -> ServedModel:
     """The small model, as if it had been exported to recompute."""
     changed = replace(tiny_manifest, tokens=TokenSource.RECOMPUTED, default_fusion="add")
-    return ServedModel(tiny_client, changed)
+    return ServedModel(triton_client, changed)
 
 
 async def test_pictures_give_the_logits_of_stored_tokens(
@@ -109,7 +109,7 @@ async def test_a_picture_that_cannot_be_read_has_no_score(
 
 
 async def test_a_bi_encoder_alone_is_refused_by_name(
-    tiny_client: TritonClient, tiny_manifest: Manifest, tmp_path: Path
+    triton_client: TritonClient, tiny_manifest: Manifest, tmp_path: Path
 ) -> None:
     """A caller that asks rerank_svc all the same gets the error."""
     functions = tiny_manifest.functions
@@ -121,7 +121,7 @@ async def test_a_bi_encoder_alone_is_refused_by_name(
     )
     bare = write(tmp_path / "bare", tiny_manifest.fingerprint, [NONE] * COUNT, pictures())
 
-    async with served(ServedModel(tiny_client, alone), bare) as stub:
+    async with served(ServedModel(triton_client, alone), bare) as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.ScoreCandidates(
                 request(NAMES, tiny_manifest.fingerprint), timeout=TIMEOUT_SECONDS

@@ -73,9 +73,9 @@ def manifest(served_models: Path) -> NeighbourModelManifest:
 
 @pytest_asyncio.fixture
 async def stub(
-    tiny_client: TritonClient, manifest: NeighbourModelManifest
+    triton_client: TritonClient, manifest: NeighbourModelManifest
 ) -> AsyncIterator[RerankServiceStub]:
-    async with scoring(NeighbourScorer(ServedNeighbourModel(tiny_client, manifest))) as stub:
+    async with scoring(NeighbourScorer(ServedNeighbourModel(triton_client, manifest))) as stub:
         yield stub
 
 

@@ -23,7 +23,6 @@ from tandem.errors import (
 from tandem.inference.model_runner import OutputSpec
 from tandem.local.free_ports import free_ports
 from tandem.repository.priority import Priority
-from tandem.triton import client as triton_client
 from tandem.triton.client import TritonClient
 from tandem.triton.metrics import note_inference
 from tests.support.chassis.longer_times import holds_with_longer_times
@@ -69,12 +68,12 @@ async def moody(
     return array
 
 
-async def test_an_answer_is_what_the_model_says(odd_client: TritonClient) -> None:
+async def test_an_answer_is_what_the_model_says(triton_client: TritonClient) -> None:
     """Values come back in rows and columns, whichever way they lie in memory."""
     values = np.array([[0, 1, 2], [3, 4, 5]], dtype=np.float32)
 
     answers = await asyncio.gather(
-        moody(odd_client, values), moody(odd_client, np.asfortranarray(values))
+        moody(triton_client, values), moody(triton_client, np.asfortranarray(values))
     )
 
     assert [answer.tolist() for answer in answers] == [[[1, 2, 3], [4, 5, 6]]] * 2
@@ -85,16 +84,16 @@ async def test_an_answer_is_what_the_model_says(odd_client: TritonClient) -> Non
     [(NAN, "NaN or infinity"), (HEADLESS, r"\[1, 3\], expected"), (DOUBLE, "float64")],
 )
 async def test_a_wrong_answer_is_not_passed_on(
-    odd_client: TritonClient, mood: float, why: str
+    triton_client: TritonClient, mood: float, why: str
 ) -> None:
     with pytest.raises(ModelOutputInvalid, match=why) as caught:
-        await moody(odd_client, rows(mood))
+        await moody(triton_client, rows(mood))
     assert caught.value.metadata == {"model": MOODY}
 
 
-async def test_an_answer_of_another_shape_than_promised(odd_client: TritonClient) -> None:
+async def test_an_answer_of_another_shape_than_promised(triton_client: TritonClient) -> None:
     with pytest.raises(ModelOutputInvalid, match=r"\[2, 3\], expected .* \[2, 4\]"):
-        await moody(odd_client, rows(PLAIN), output=OutputSpec("OUTPUT__0", np.float32, (4,)))
+        await moody(triton_client, rows(PLAIN), output=OutputSpec("OUTPUT__0", np.float32, (4,)))
 
 
 @pytest.mark.parametrize(
@@ -106,31 +105,31 @@ async def test_an_answer_of_another_shape_than_promised(odd_client: TritonClient
     ids=["width", "output"],
 )
 async def test_a_request_that_the_model_does_not_take(
-    odd_client: TritonClient, values: NDArray[np.generic], name: str, output: str
+    triton_client: TritonClient, values: NDArray[np.generic], name: str, output: str
 ) -> None:
     with pytest.raises(InternalFault, match=f"model {MOODY} refuses its inputs"):
-        await moody(odd_client, values, name=name, output=OutputSpec(output, np.float32, (3,)))
+        await moody(triton_client, values, name=name, output=OutputSpec(output, np.float32, (3,)))
 
 
-async def test_an_unknown_model_is_unavailable(odd_client: TritonClient) -> None:
+async def test_an_unknown_model_is_unavailable(triton_client: TritonClient) -> None:
     with pytest.raises(ModelUnavailable, match="model nowhere") as caught:
-        await odd_client.infer("nowhere", {"x": rows(PLAIN)}, [OUTPUT], TIMEOUT_SECONDS)
+        await triton_client.infer("nowhere", {"x": rows(PLAIN)}, [OUTPUT], TIMEOUT_SECONDS)
     assert caught.value.metadata == {"model": "nowhere"}
 
 
-async def test_a_model_that_fails_says_why(odd_client: TritonClient) -> None:
+async def test_a_model_that_fails_says_why(triton_client: TritonClient) -> None:
     with pytest.raises(ModelUnavailable, match="no negative numbers") as caught:
-        await moody(odd_client, rows(-1))
+        await moody(triton_client, rows(-1))
     assert "\n" not in caught.value.message
     assert "/" not in caught.value.message
 
 
 @pytest.mark.parametrize("timeout_seconds", [0.02, -1.0])
-async def test_a_deadline_is_kept(odd_client: TritonClient, timeout_seconds: float) -> None:
+async def test_a_deadline_is_kept(triton_client: TritonClient, timeout_seconds: float) -> None:
     start_time = time.monotonic()
 
     with pytest.raises(DeadlineExceeded):
-        await moody(odd_client, rows(PLAIN), timeout_seconds=timeout_seconds)
+        await moody(triton_client, rows(PLAIN), timeout_seconds=timeout_seconds)
 
     assert time.monotonic() - start_time < TIMEOUT_SECONDS
 
@@ -172,11 +171,11 @@ async def while_slow(
 
 
 async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
-    odd_serving: Serving, odd_client: TritonClient
+    shared_triton: Serving, triton_client: TritonClient
 ) -> None:
     async def outcome(timeout_seconds: float) -> type[TandemError] | None:
         try:
-            await moody(odd_client, rows(PLAIN, 8), timeout_seconds=timeout_seconds)
+            await moody(triton_client, rows(PLAIN, 8), timeout_seconds=timeout_seconds)
         except TandemError as error:
             return type(error)
         return None
@@ -193,7 +192,7 @@ async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
             await asyncio.wait(patient, return_when=asyncio.FIRST_COMPLETED)
 
         try:
-            await while_slow(odd_serving, odd_client, round(2 * factor), 0, ask)
+            await while_slow(shared_triton, triton_client, round(2 * factor), 0, ask)
         finally:
             outcomes = await asyncio.gather(*patient)
         assert set(outcomes) == {Overloaded, None}
@@ -207,33 +206,33 @@ async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
     pytest.fail("the queue stays full")
 
 
-async def test_a_cancelled_call_leaves_the_connection_whole(odd_client: TritonClient) -> None:
-    call = asyncio.create_task(moody(odd_client, rows(PLAIN)))
+async def test_a_cancelled_call_leaves_the_connection_whole(triton_client: TritonClient) -> None:
+    call = asyncio.create_task(moody(triton_client, rows(PLAIN)))
     await asyncio.sleep(0.02)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
 
-    assert (await moody(odd_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
+    assert (await moody(triton_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
 
 
 @pytest.mark.parametrize("is_cancelling", [True, None])
 async def test_cancelled_calls_are_not_run(
-    odd_serving: Serving, is_cancelling: bool | None
+    shared_triton: Serving, is_cancelling: bool | None
 ) -> None:
     """Those that wait in Triton's queue go out of it: what runs grows by what was running alone.
 
     A client that finds out by itself whether this server bears it finds that it does not: there
     they run, and their caller is let go all the same.
     """
-    client = TritonClient(odd_serving.address)
+    client = TritonClient(shared_triton.address)
     client._is_cancellable = is_cancelling
     await moody(client, rows(PLAIN))  # by which it has found out
 
     async def check(factor: float) -> None:
         slow_count = 1 + round(factor)
         waiting_count = MOODY_QUEUE_SIZE - slow_count
-        before = Counts.at_rest(odd_serving.metrics_url, MOODY)
+        before = Counts.at_rest(shared_triton.metrics_url, MOODY)
         given_up: list[asyncio.Task[NDArray[np.generic]]] = []
 
         async def cancel(waiting: list[asyncio.Task[NDArray[np.generic]]]) -> None:
@@ -242,23 +241,23 @@ async def test_cancelled_calls_are_not_run(
             assert all(call.cancelled() for call in given_up)
             assert len(given_up) > 1
 
-        await while_slow(odd_serving, client, slow_count, waiting_count, cancel)
+        await while_slow(shared_triton, client, slow_count, waiting_count, cancel)
 
         if is_cancelling:
-            after = Counts.at_rest(odd_serving.metrics_url, MOODY).since(before)
+            after = Counts.at_rest(shared_triton.metrics_url, MOODY).since(before)
             # Triton may have taken one more batch out of the queue, to be run next.
             run_count = slow_count + waiting_count - len(given_up)
             assert 8 * run_count <= after.inferences <= 8 * run_count + 8
         else:
             all_count = 8 * (slow_count + waiting_count)
-            found = counted(odd_serving.metrics_url, MOODY, before, all_count)
+            found = counted(shared_triton.metrics_url, MOODY, before, all_count)
             assert found.inferences == all_count
 
     await holds_with_longer_times(check, factors=(1, 2, 2))
     # Positive control: without the cancelling, all of them run.
-    before = Counts.at_rest(odd_serving.metrics_url, MOODY)
+    before = Counts.at_rest(shared_triton.metrics_url, MOODY)
     await asyncio.gather(*(moody(client, rows(PLAIN, 8)) for _ in range(3)))
-    assert counted(odd_serving.metrics_url, MOODY, before, 24).inferences == 24
+    assert counted(shared_triton.metrics_url, MOODY, before, 24).inferences == 24
     await client.close()
 
 
@@ -348,11 +347,11 @@ async def test_the_servers_version_decides_whether_it_gets_cancelled_calls(
     await holds_with_longer_times(check)
 
 
-async def test_an_answer_says_how_long_the_model_took(odd_client: TritonClient) -> None:
+async def test_an_answer_says_how_long_the_model_took(triton_client: TritonClient) -> None:
     async def timed(mood: float) -> tuple[float, float]:
         start_time = time.monotonic()
         values = rows(mood, 8)
-        answer = await odd_client.infer(MOODY, {"x": values}, [OUTPUT], timeout_seconds=60)
+        answer = await triton_client.infer(MOODY, {"x": values}, [OUTPUT], timeout_seconds=60)
         total_seconds = time.monotonic() - start_time
         assert answer.compute_seconds is not None
         assert answer.queue_seconds is not None
@@ -366,10 +365,12 @@ async def test_an_answer_says_how_long_the_model_took(odd_client: TritonClient) 
     assert queue_seconds > 0.5 * compute_seconds
 
 
-async def test_a_model_that_does_not_tell_leaves_the_times_unset(odd_client: TritonClient) -> None:
+async def test_a_model_that_does_not_tell_leaves_the_times_unset(
+    triton_client: TritonClient,
+) -> None:
     values = np.ones(3, dtype=np.float32)
 
-    answer = await odd_client.infer(
+    answer = await triton_client.infer(
         UNBATCHED, {"x": values}, [OutputSpec("OUTPUT__0", np.float32, ())], TIMEOUT_SECONDS
     )
 
@@ -395,7 +396,7 @@ async def test_without_triton_a_call_fails_at_once(unreachable: TritonClient) ->
 
 
 async def test_a_model_is_proven_by_three_answers_of_the_last_second(
-    odd_client: TritonClient,
+    triton_client: TritonClient,
 ) -> None:
     """A wrong answer ends it at once, silence within a second. A canary's own prove nothing."""
     await asyncio.sleep(1)  # past what other tests have asked
@@ -403,36 +404,36 @@ async def test_a_model_is_proven_by_three_answers_of_the_last_second(
     proven = []
     start_time = time.monotonic()
     for _ in range(3):
-        proven.append(odd_client.is_proven(MOODY))
-        await moody(odd_client, good)
+        proven.append(triton_client.is_proven(MOODY))
+        await moody(triton_client, good)
     assert proven == [False] * 3
     # On a busy machine three answers may take longer than the second in which they count.
-    assert odd_client.is_proven(MOODY) or time.monotonic() - start_time >= 1
-    await _prove(odd_client)
+    assert triton_client.is_proven(MOODY) or time.monotonic() - start_time >= 1
+    await _prove(triton_client)
 
     with pytest.raises(ModelOutputInvalid):
-        await moody(odd_client, rows(NAN))
-    assert not odd_client.is_proven(MOODY)
+        await moody(triton_client, rows(NAN))
+    assert not triton_client.is_proven(MOODY)
 
-    await _prove(odd_client)
+    await _prove(triton_client)
     await asyncio.sleep(1)
-    assert not odd_client.is_proven(MOODY)
+    assert not triton_client.is_proven(MOODY)
 
     for _ in range(3):
-        await moody(odd_client, good, priority=Priority.CANARY)
-    assert not odd_client.is_proven(MOODY)
+        await moody(triton_client, good, priority=Priority.CANARY)
+    assert not triton_client.is_proven(MOODY)
 
 
 async def test_a_late_model_works_while_anyones_inferences_are_finished(
-    odd_serving: Serving, odd_client: TritonClient, monkeypatch: pytest.MonkeyPatch
+    shared_triton: Serving, triton_client: TritonClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Triton's counters, from when they were seen to move, until they stand still for long."""
-    watching = TritonClient(odd_serving.address)
+    watching = TritonClient(shared_triton.address)
     for _ in range(2):
         with pytest.raises(DeadlineExceeded, match=MOODY):
             await watching.check_working(MOODY)
 
-    await moody(odd_client, rows(PLAIN))
+    await moody(triton_client, rows(PLAIN))
     await watching.check_working(MOODY)
     await watching.check_working(MOODY)
 
@@ -445,10 +446,10 @@ async def test_a_late_model_works_while_anyones_inferences_are_finished(
 
 
 async def test_a_model_that_was_late_for_load_is_not_loaded_with_canaries(
-    odd_serving: Serving,
+    shared_triton: Serving,
 ) -> None:
     """For ten seconds, or until a call shows that it fails; a late call shows nothing new."""
-    client = TritonClient(odd_serving.address)
+    client = TritonClient(shared_triton.address)
     await moody(client, rows(PLAIN))
     assert not client.is_proven(MOODY)
 
@@ -478,7 +479,9 @@ async def _prove(client: TritonClient) -> None:
     pytest.fail("a hundred answers did not prove the model")
 
 
-async def test_requests_are_counted_by_model_version_and_purpose(odd_client: TritonClient) -> None:
+async def test_requests_are_counted_by_model_version_and_purpose(
+    triton_client: TritonClient,
+) -> None:
     labels = {"model": MOODY, "version": "1", "purpose": "ingest"}
     failed = {"model": MOODY, "reason": ModelOutputInvalid.reason}
 
@@ -490,9 +493,9 @@ async def test_requests_are_counted_by_model_version_and_purpose(odd_client: Tri
         )
 
     before = counts()
-    await moody(odd_client, rows(PLAIN, count=3))
+    await moody(triton_client, rows(PLAIN, count=3))
     with pytest.raises(ModelOutputInvalid):
-        await moody(odd_client, rows(NAN))
+        await moody(triton_client, rows(NAN))
 
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 3, 1]
 

@@ -45,14 +45,14 @@ async def until_answered(client: TritonClient) -> None:
 # tests/security/test_rotation.py rotates those of all services, Triton's aside.
 @pytest.mark.slow
 async def test_no_inference_fails_while_every_certificate_changes(
-    odd_serving: Serving, tmp_path: Path
+    shared_triton: Serving, tmp_path: Path
 ) -> None:
     """An authority takes over from another, as in production: trusted first, then shown."""
     old, new = trustme.CA(), trustme.CA()
     proxy_files, caller_files = Files(tmp_path / "triton"), Files(tmp_path / "encoder")
     for files in (proxy_files, caller_files):
         files.write(old)
-    target = ("127.0.0.1", odd_serving.grpc_port)
+    target = ("127.0.0.1", shared_triton.grpc_port)
     proxy = TlsProxy(proxy_files.identity(), "127.0.0.1", 0, target)
     await proxy.start()
     identity = caller_files.identity()
@@ -91,10 +91,10 @@ async def test_no_inference_fails_while_every_certificate_changes(
         await proxy.close()
 
 
-async def test_plain_text_finds_no_model(odd_serving: Serving, tmp_path: Path) -> None:
+async def test_plain_text_finds_no_model(shared_triton: Serving, tmp_path: Path) -> None:
     files = Files(tmp_path / "triton")
     files.write(trustme.CA())
-    target = ("127.0.0.1", odd_serving.grpc_port)
+    target = ("127.0.0.1", shared_triton.grpc_port)
     proxy = TlsProxy(files.identity(), "127.0.0.1", 0, target)
     await proxy.start()
     client = TritonClient(f"127.0.0.1:{proxy.port}")

@@ -146,9 +146,9 @@ async def test_a_version_replaces_another(
     await client.close()
 
 
-def test_a_server_gets_no_load_request_without_a_swap(tiny_serving: Serving) -> None:
+def test_a_server_gets_no_load_request_without_a_swap(shared_triton: Serving) -> None:
     """Such a call can run code of its sender's; the test above is the control."""
-    with grpc.insecure_channel(tiny_serving.address) as channel:
+    with grpc.insecure_channel(shared_triton.address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         with pytest.raises(grpc.RpcError, match="load / unload is not allowed"):
             stub.RepositoryModelLoad(

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.xdist_group("odd-models")
 TIMEOUT_SECONDS = 20.0
 
 
-async def test_positions_count_not_the_order_in_the_config(odd_client: TritonClient) -> None:
+async def test_positions_count_not_the_order_in_the_config(triton_client: TritonClient) -> None:
     """INPUT__i is forward's argument i and OUTPUT__i its result i, also past ten."""
     inputs = {
         f"INPUT__{number}": np.full((2, 1), number, dtype=np.float32)
@@ -47,20 +47,20 @@ async def test_positions_count_not_the_order_in_the_config(odd_client: TritonCli
         OutputSpec("OUTPUT__1", np.float32, (1,)),
     ]
 
-    answer = await odd_client.infer(REVERSED, inputs, outputs, TIMEOUT_SECONDS)
+    answer = await triton_client.infer(REVERSED, inputs, outputs, TIMEOUT_SECONDS)
     everything, difference = answer.arrays
 
     assert everything.tolist() == [list(range(REVERSED_INPUT_COUNT))] * 2
     assert difference.tolist() == [[-11], [-11]]
 
 
-async def test_a_model_without_batches_gets_what_was_sent(odd_client: TritonClient) -> None:
+async def test_a_model_without_batches_gets_what_was_sent(triton_client: TritonClient) -> None:
     """max_batch_size 0: requests at once are still run one by one."""
 
     async def double(size: int) -> list[float]:
         values = np.arange(size, dtype=np.float32)
         output = OutputSpec("OUTPUT__0", np.float32, ())
-        answer = await odd_client.infer(UNBATCHED, {"x": values}, [output], TIMEOUT_SECONDS)
+        answer = await triton_client.infer(UNBATCHED, {"x": values}, [output], TIMEOUT_SECONDS)
         [array] = answer.arrays
         return array.tolist()
 
@@ -70,36 +70,36 @@ async def test_a_model_without_batches_gets_what_was_sent(odd_client: TritonClie
 
 
 async def test_waiting_requests_run_in_one_batch(
-    odd_client: TritonClient, odd_serving: Serving
+    triton_client: TritonClient, shared_triton: Serving
 ) -> None:
     """One execution for requests of different sizes; each gets its own rows."""
-    before = Counts.at_rest(odd_serving.metrics_url, MOODY)
+    before = Counts.at_rest(shared_triton.metrics_url, MOODY)
 
-    answers = await asyncio.gather(*(_plus_one(odd_client, [n] * n) for n in (1, 2, 3)))
+    answers = await asyncio.gather(*(_plus_one(triton_client, [n] * n) for n in (1, 2, 3)))
 
     assert answers == [[2], [3, 3], [4, 4, 4]]
-    counts = counted(odd_serving.metrics_url, MOODY, before, inference_count=6)
+    counts = counted(shared_triton.metrics_url, MOODY, before, inference_count=6)
     assert counts.inferences == 6
     assert counts.executions < 3
 
 
 async def test_a_request_that_fails_fails_alone(
-    odd_client: TritonClient, odd_serving: Serving
+    triton_client: TritonClient, shared_triton: Serving
 ) -> None:
     """What the model refuses in a batch does not harm the requests that came with it."""
-    before = Counts.at_rest(odd_serving.metrics_url, MOODY)
+    before = Counts.at_rest(shared_triton.metrics_url, MOODY)
 
     first, bad, last = await asyncio.gather(
-        _plus_one(odd_client, [1]),
-        _plus_one(odd_client, [-1]),
-        _plus_one(odd_client, [3]),
+        _plus_one(triton_client, [1]),
+        _plus_one(triton_client, [-1]),
+        _plus_one(triton_client, [3]),
         return_exceptions=True,
     )
 
     assert (first, last) == ([2], [4])
     assert isinstance(bad, ModelUnavailable)
     assert "no negative numbers" in bad.message
-    counts = counted(odd_serving.metrics_url, MOODY, before, inference_count=3)
+    counts = counted(shared_triton.metrics_url, MOODY, before, inference_count=3)
     assert counts.inferences == 3  # the refused one was read too
     assert counts.executions < 3
 
@@ -137,7 +137,7 @@ def test_a_config_that_does_not_fit_the_model_is_not_served(tmp_path: Path) -> N
 
 @pytest.mark.slow
 async def test_both_formats_are_served_equally(
-    tiny_checkpoint: Path, tiny_client: TritonClient, tmp_path: Path
+    tiny_checkpoint: Path, triton_client: TritonClient, tmp_path: Path
 ) -> None:
     """An archive of torch.export answers as the TorchScript of the same weights does."""
     manifest = export_model(tiny_checkpoint, tmp_path, Precision.FP32, with_pt2=True)
@@ -164,7 +164,7 @@ async def test_both_formats_are_served_equally(
         archived = await answers(client)
         await client.close()
 
-    for one, other in zip(archived, await answers(tiny_client), strict=True):
+    for one, other in zip(archived, await answers(triton_client), strict=True):
         np.testing.assert_allclose(one, other, atol=5e-3 if one.dtype == np.float16 else 1e-4)
         assert np.abs(one - other[::-1]).max() > 1e-2  # positive control
 

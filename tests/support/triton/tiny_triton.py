@@ -156,7 +156,7 @@ def served_models(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Pat
 
 
 @pytest.fixture(scope="session")
-def tiny_serving(tmp_path_factory: pytest.TempPathFactory, served_models: Path) -> Serving:
+def shared_triton(tmp_path_factory: pytest.TempPathFactory, served_models: Path) -> Serving:
     """Returns the server that all workers share. Not to be harmed.
 
     Its own counts grow by the calls of other workers; what a test sends, its client counts.
@@ -182,26 +182,14 @@ def _stop_after_others(users: BinaryIO, ports: Path, server: TritonServer) -> No
 
 
 @pytest_asyncio.fixture(scope="session")
-async def tiny_client(tiny_serving: Serving) -> AsyncIterator[TritonClient]:
-    """Yields a connection to that server."""
-    client = TritonClient(tiny_serving.address)
+async def triton_client(shared_triton: Serving) -> AsyncIterator[TritonClient]:
+    """Yields a connection to it."""
+    client = TritonClient(shared_triton.address)
     yield client
     await client.close()
 
 
 @pytest.fixture(scope="session")
-def odd_serving(tiny_serving: Serving) -> Serving:
-    """Returns the same server, for tests of models that fail on request."""
-    return tiny_serving
-
-
-@pytest.fixture(scope="session")
-def odd_client(tiny_client: TritonClient) -> TritonClient:
-    """Returns the same connection, for tests of models that fail on request."""
-    return tiny_client
-
-
-@pytest.fixture(scope="session")
-def tiny_served(tiny_client: TritonClient, tiny_manifest: Manifest) -> ServedModel:
+def tiny_served(triton_client: TritonClient, tiny_manifest: Manifest) -> ServedModel:
     """Returns the small model as the services see it."""
-    return ServedModel(tiny_client, tiny_manifest)
+    return ServedModel(triton_client, tiny_manifest)
