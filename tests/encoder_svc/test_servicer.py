@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import grpc
-import numpy as np
 import pytest
 import pytest_asyncio
 
@@ -22,10 +21,7 @@ from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import (
     Content,
     ImageContent,
-    ImageTokens,
     TextContent,
-    TextTokens,
-    TruncationPolicy,
 )
 from tandem.contract.regions import RegionContent
 from tandem.encoding.encoder import ModelEncoder
@@ -34,7 +30,6 @@ from tandem.encoding.query_encodings import QueryEncodings
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_texts import ServedTexts
 from tandem.local.free_ports import free_ports
-from tandem.pictures.image import MAX_IMAGE_BYTES, decode_image
 from tandem.repository.manifest import Manifest
 from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2, error_reason_pb2
@@ -43,9 +38,9 @@ from tandem.v1.encoder_service_pb2_grpc import (
     EncoderServiceStub,
     add_EncoderServiceServicer_to_server,
 )
-from tandem.wire import content_to_proto, encoding_from_proto
+from tandem.wire import content_to_proto
 from tests.support.chassis.served import served
-from tests.support.pictures.pictures import BLUE, encoded, noise, plain, png_header
+from tests.support.pictures.pictures import encoded, noise, plain
 from tests.support.rerank_svc.served_reranker import undescribed
 
 TIMEOUT_SECONDS = 20
@@ -120,80 +115,14 @@ async def test_a_model_of_pixels_refuses_regions(stub: EncoderServiceStub) -> No
     assert "reads images and got a detector's regions" in response.results[0].error.message
 
 
-async def test_a_mixed_batch_is_answered_in_order(
-    stub: EncoderServiceStub,
-    tiny_served: ServedModel,
-    tiny_manifest: Manifest,
-    served_texts: ServedTexts,
-) -> None:
-    """Texts and images, mixed, get each what the model says of it alone."""
-    pictures = [encoded(noise(seed), "PNG") for seed in (1, 2)]
-    texts = ["two dogs", "one green tree right of four yellow stars " * 2]
+async def test_a_message_without_a_content_fails_alone(stub: EncoderServiceStub) -> None:
+    contents = [content_pb2.Content(), content_to_proto(TextContent("two dogs"))]
 
-    response = await encode(
-        stub,
-        ImageContent(pictures[0]),
-        TextContent(texts[0]),
-        ImageContent(pictures[1]),
-        TextContent(texts[1]),
+    response = await stub.EncodeContents(
+        pb.EncodeContentsRequest(contents=contents), timeout=TIMEOUT_SECONDS
     )
 
-    encodings = [encoding_from_proto(result.encoding) for result in response.results]
-    for encoding, picture in zip(encodings[::2], pictures, strict=True):
-        pixels = decode_image(picture, tiny_manifest.picture)[None]
-        tokens = (await tiny_served.image_tokens(pixels, TIMEOUT_SECONDS)).values
-        expected = (await tiny_served.encode_images(pixels, TIMEOUT_SECONDS)).values.embeddings
-        assert isinstance(encoding.tokens, ImageTokens)
-        # Batches of other sizes add in another order, and float16 rounds that up to 1e-3.
-        np.testing.assert_allclose(encoding.tokens.values, tokens[0], atol=2e-3)
-        np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-3)
-    for encoding, text in zip(encodings[1::2], texts, strict=True):
-        ids = served_texts.windows(text, TruncationPolicy.ERROR).windows[0]
-        expected = (await tiny_served.embed_texts([ids], TIMEOUT_SECONDS)).values
-        assert isinstance(encoding.tokens, TextTokens)
-        np.testing.assert_array_equal(encoding.tokens.ids, ids)
-        np.testing.assert_allclose(encoding.embedding, expected[0], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        (content_pb2.Content(), "CONTENT_MISSING"),
-        (content_pb2.Content(text=" \n\t"), "TEXT_EMPTY"),
-        (content_pb2.Content(text="x" * 8_193), "TEXT_TOO_LONG"),
-        (content_pb2.Content(text="dogs " * 63), "TEXT_TOO_LONG"),
-        (content_pb2.Content(image=encoded(noise(), "JPEG")[:900]), "IMAGE_UNREADABLE"),
-        (content_pb2.Content(image=png_header(13_000, 13_000)), "IMAGE_TOO_LARGE"),
-        (content_pb2.Content(image=bytes(MAX_IMAGE_BYTES + 1)), "IMAGE_TOO_LARGE"),
-    ],
-    ids=["nothing", "white space", "bytes", "tokens", "cut", "bomb", "huge file"],
-)
-async def test_bad_content_fails_alone(
-    stub: EncoderServiceStub, message: content_pb2.Content, reason: str
-) -> None:
-    """Those around it in the batch are encoded; it is refused by name, with advice."""
-    batch = pb.EncodeContentsRequest(
-        contents=[
-            content_to_proto(TextContent("two dogs")),
-            message,
-            content_to_proto(ImageContent(encoded(plain(BLUE), "WEBP"))),
-        ]
-    )
-
-    response = await stub.EncodeContents(batch, timeout=TIMEOUT_SECONDS)
-
-    assert reasons(response) == ["", reason, ""]
-    assert ";" in response.results[1].error.message
-
-
-@pytest.mark.parametrize("count", [0, 65])
-async def test_batch_size_is_bounded(stub: EncoderServiceStub, count: int) -> None:
-    """Neither an empty batch nor one of 65 is taken."""
-    code, error = await refusal(stub, request(*[TextContent("dogs")] * count))
-
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert isinstance(error, errors.BatchSizeOutOfRange)
-    assert error.metadata == {"name": "contents", "got": str(count), "low": "1", "high": "64"}
+    assert reasons(response) == ["CONTENT_MISSING", ""]
 
 
 async def test_text_that_is_not_utf8_is_malformed(
@@ -210,14 +139,6 @@ async def test_text_that_is_not_utf8_is_malformed(
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert isinstance(error_from_rpc(caught.value, "encoder"), errors.RequestMalformed)
-
-
-async def test_a_short_deadline_is_exceeded_by_name(stub: EncoderServiceStub) -> None:
-    """A deadline that cannot be met ends the call by it."""
-    code, error = await refusal(stub, request(TextContent("two dogs")), timeout_seconds=0.0005)
-
-    assert code is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert isinstance(error, errors.DeadlineExceeded)
 
 
 async def test_without_triton_the_model_is_unavailable(

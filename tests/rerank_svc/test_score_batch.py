@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import grpc
-import numpy as np
 import pytest
 import pytest_asyncio
 
@@ -21,15 +20,11 @@ from tests.support.rerank_svc.served_reranker import (
     INDEX_ID,
     QUERY,
     TIMEOUT_SECONDS,
-    image_tokens,
-    request,
     served,
     text_tokens,
     write_store,
 )
 from tests.support.triton.metrics import Counts
-
-OTHER_QUERY = text_tokens(2, 30, 3)
 
 
 @pytest.fixture(scope="module")
@@ -65,35 +60,6 @@ def reasons(response: pb.ScoreBatchResponse) -> list[str]:
         else ""
         for result in response.results
     ]
-
-
-async def test_each_query_is_scored_as_if_it_were_alone(
-    stub: RerankServiceStub, tiny_manifest: Manifest
-) -> None:
-    """Of either modality, in the order asked for, items that are gone included."""
-    picture = image_tokens(5, tiny_manifest)
-    asked: list[tuple[list[str], Tokens]] = [
-        (["i-1", "gone", "i-2"], QUERY),
-        (["i-2", "i-3"], OTHER_QUERY),
-        (["t-long", "t-short"], picture),
-    ]
-    alone = [
-        await stub.ScoreCandidates(request(item_ids, tiny_manifest.fingerprint, tokens))
-        for item_ids, tokens in asked
-    ]
-
-    response = await stub.ScoreBatch(batch(tiny_manifest, *(query(*each) for each in asked)))
-
-    assert reasons(response) == ["", "", ""]
-    for result, expected in zip(response.results, alone, strict=True):
-        assert [score.HasField("match_logit") for score in result.scores] == [
-            score.HasField("match_logit") for score in expected.scores
-        ]
-        np.testing.assert_allclose(
-            [score.match_logit for score in result.scores],
-            [score.match_logit for score in expected.scores],
-            atol=1e-4,
-        )
 
 
 async def test_queries_share_a_batch(
