@@ -88,16 +88,6 @@ def test_a_servers_times_are_not_split() -> None:
     assert "whole evaluation" not in report_markdown(served)
 
 
-def test_the_page_compares_the_papers_times_with_ours() -> None:
-    """Ours are called extrapolated where they are; theirs are called the paper's."""
-    page = report_markdown(report())
-
-    assert "| BE | this | 0 | 4.0 s |" in page
-    assert "| CE, all pairs | this | 16 | 15.5 s, extrapolated |" in page
-    assert "| CE, all pairs | the paper's, MSCOCO 5k | 125,000,000 | 50 h |" in page
-    assert f"| {TEXT} | 2 | 1 | 0.5 | 8 | 0.25 | 4 | 10 | 500.00 |" in page
-
-
 @pytest.mark.parametrize(("k", "is_every"), [(3, False), (5, True)])
 def test_a_pool_of_the_whole_gallery_is_the_papers_ce(k: int, *, is_every: bool) -> None:
     """Five items both ways; the paper's figures of its CE alone use that pool."""

@@ -216,14 +216,6 @@ def test_the_papers_sums_are_compared_with_sums_over_as_many() -> None:
     assert "| add 0.1 | the paper's" not in page(50)
 
 
-def test_a_page_tells_how_deep_was_looked() -> None:
-    note = "not those of a full gallery"
-    whole = tuple(replace(each, ranks=(1, 2, 3, 4)) for each in report().rankings)
-
-    assert note in report_markdown(report())
-    assert note not in report_markdown(replace(report(), rankings=whole))
-
-
 def test_the_page_names_the_source_of_its_numbers() -> None:
     page = report_markdown(report(), "plot.png")
 
@@ -242,21 +234,6 @@ def test_the_page_names_the_source_of_its_numbers() -> None:
     ]
     assert [page.index(row) for row in (ours, *theirs)] == sorted(map(page.index, (ours, *theirs)))
     assert "Data sets and models differ" in " ".join(page.split())
-
-
-def test_rows_with_distractors_follow_an_enlarged_gallery() -> None:
-    """And no other row (Table 5)."""
-    row = (
-        "| BE + CE 20 | the paper's Joint | MSCOCO 5k among 20,000 | 45.6 / 73.0 / 82.3 "
-        "| 69.0 / 90.3 / 94.7 | Table 5 |"
-    )
-    about = {**report().about, "distractors": "scenes:val:9"}
-
-    assert row in report_markdown(replace(report(), about=about))
-    assert row not in report_markdown(report())
-    assert row not in report_markdown(
-        replace(report(), about={**report().about, "distractors": "none"})
-    )
 
 
 def test_mean_recalls_by_language_are_compared_with_the_papers() -> None:

@@ -113,3 +113,21 @@ def read_by(queries: list[Floats], keys: list[Floats], values: list[Floats]) -> 
     return [
         mixed(softmax([float(query @ key) / scale for key in keys]), values) for query in queries
     ]
+
+
+def windowed(windows: nn.ModuleList, words: list[Floats]) -> list[Floats]:
+    """Returns each word's features by convolutions over it, its successor, and both neighbours."""
+    nothing = np.zeros_like(words[0])
+    rows = []
+    for place in range(len(words)):
+        read = []
+        for window, (before, after) in zip(windows, ((0, 0), (0, 1), (1, 1)), strict=True):
+            assert isinstance(window, nn.Conv1d)
+            assert window.bias is not None
+            padded = [nothing] * before + words + [nothing] * after
+            total = floats(window.bias)
+            for k in range(before + after + 1):
+                total = total + floats(window.weight)[:, :, k] @ padded[place + k]
+            read.append(relu(total))
+        rows.append(np.concatenate(read))
+    return rows

@@ -163,13 +163,6 @@ def test_half_of_the_mismatches_keep_the_image(pool: Pool) -> None:
     _assert_share(kept_image, 40 * 32, 0.5)
 
 
-def test_each_sibling_is_the_mismatch_as_often_as_the_others(pool: Pool) -> None:
-    steps = [(text - image) % FAMILY_SIZE for text, image in _mismatches(pool, 1.0)]
-
-    for step in (1, 2, 3):
-        _assert_share(steps.count(step), len(steps), 1 / 3)
-
-
 def test_the_same_seed_draws_the_same_batches(pool: Pool) -> None:
     def drawn(seed: int) -> list[object]:
         rng = random.Random(seed)

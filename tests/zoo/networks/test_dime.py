@@ -18,6 +18,7 @@ from tests.support.zoo.by_hand import (
     softmax,
     stirred,
     unit,
+    windowed,
 )
 from tests.support.zoo.by_hand import floats as values
 from tests.support.zoo.one_pair import one_pair
@@ -110,24 +111,7 @@ def test_it_reads_both_sides() -> None:
     images, texts = pair.read(network)
     words = pair.words(network.words)
     own = [linear(network.text_project, each) for each in words]
-    first, second, third = network.windows.windows
-    nothing = np.zeros_like(words[0])
-    rows = []
-    for place in range(3):
-        after = words[place + 1] if place < 2 else nothing
-        before = words[place - 1] if place else nothing
-        read = []
-        for window, seen in (
-            (first, [words[place]]),
-            (second, [words[place], after]),
-            (third, [before, words[place], after]),
-        ):
-            assert isinstance(window, nn.Conv1d)
-            total = values(window.bias)  # type: ignore[arg-type]
-            for k, vector in enumerate(seen):
-                total = total + values(window.weight)[:, :, k] @ vector
-            read.append(relu(total))
-        rows.append(np.concatenate(read))
+    rows = windowed(network.windows.windows, words)
     project = network.window_project
     text = unit(linear(project, np.max(rows, axis=0)) + mean(own))
 

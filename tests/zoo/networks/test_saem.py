@@ -9,7 +9,7 @@ from torch import nn
 
 from tandem.zoo.network import Lesson
 from tandem.zoo.networks.saem import Saem, angular_loss
-from tests.support.zoo.by_hand import floats, linear, relu, unit
+from tests.support.zoo.by_hand import floats, linear, unit, windowed
 from tests.support.zoo.one_pair import one_pair
 from tests.support.zoo.tiny_zoo import tiny_config
 
@@ -17,22 +17,9 @@ from tests.support.zoo.tiny_zoo import tiny_config
 def test_a_text_is_the_maxima_of_its_windows() -> None:
     network = Saem(tiny_config("saem")).eval()
     pair = one_pair()
-    words = pair.words(network.words)
-    nothing = np.zeros_like(words[0])
-    highest = []
-    for window, (before, after) in zip(
-        network.windows.windows, ((0, 0), (0, 1), (1, 1)), strict=True
-    ):
-        assert isinstance(window, nn.Conv1d)
-        padded = [nothing] * before + words + [nothing] * after
-        weight, bias = floats(window.weight), floats(window.bias)  # type: ignore[arg-type]
-        rows = []
-        for place in range(len(words)):
-            read = sum(weight[:, :, k] @ padded[place + k] for k in range(before + after + 1))
-            rows.append(relu(read + bias))
-        highest.append(np.max(rows, axis=0))
+    rows = windowed(network.windows.windows, pair.words(network.words))
 
-    expected = unit(linear(network.text_project, np.concatenate(highest)))
+    expected = unit(linear(network.text_project, np.max(rows, axis=0)))
 
     assert floats(pair.read(network)[1][0])[0] == pytest.approx(expected, abs=1e-5)
 
