@@ -7,6 +7,7 @@ import inspect
 import socket
 from collections.abc import Callable, Container, Sequence
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
@@ -126,6 +127,8 @@ def nobody_there(address: str) -> str | None:
     return None
 
 
+REPOSITORY = Annotated[Path, typer.Option("--model-repository", help="Triton's model repository")]
+DEFAULT_REPOSITORY: Final = Path("model_repository")
 ADDRESS = Annotated[
     str,
     typer.Option(

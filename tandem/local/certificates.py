@@ -24,8 +24,8 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "rerank": ("orchestrator",),
     "triton": ("encoder", "rerank"),
 }
-_AUTHORITY_DAYS = 365
-_CERTIFICATE_DAYS = 30
+_AUTHORITY_LIFE = datetime.timedelta(days=365)
+_CERTIFICATE_LIFE = datetime.timedelta(days=30)
 # The clocks of machines differ.
 _BEFORE = datetime.timedelta(hours=1)
 
@@ -42,7 +42,7 @@ class LocalAuthority:
             self._key = _read_key(key_path)
             self._certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
             # An authority that expires before its certificates is of no use.
-            if self._certificate.not_valid_after_utc > _now() + 2 * _days(_CERTIFICATE_DAYS):
+            if self._certificate.not_valid_after_utc > _now() + 2 * _CERTIFICATE_LIFE:
                 return
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._certificate = _authority_certificate(self._key)
@@ -92,7 +92,7 @@ class LocalAuthority:
     def _sign(self, key: ec.EllipticCurvePrivateKey, names: tuple[str, ...]) -> x509.Certificate:
         addresses = [ipaddress.ip_address(each) for each in ("127.0.0.1", "::1")]
         return (
-            _builder(names[0], _days(_CERTIFICATE_DAYS))
+            _builder(names[0], _CERTIFICATE_LIFE)
             .public_key(key.public_key())
             .issuer_name(self._certificate.subject)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -131,7 +131,7 @@ def _authority_certificate(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         decipher_only=False,
     )
     return (
-        _builder(name, _days(_AUTHORITY_DAYS))
+        _builder(name, _AUTHORITY_LIFE)
         .public_key(key.public_key())
         .issuer_name(_common_name(name))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -157,10 +157,6 @@ def _common_name(name: str) -> x509.Name:
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
-
-
-def _days(count: int) -> datetime.timedelta:
-    return datetime.timedelta(days=count)
 
 
 def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:

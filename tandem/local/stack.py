@@ -82,10 +82,11 @@ class LocalStack:
         self._is_merged = merged
         self.ports = ports
         self._data_folder = data_folder
-        self._model_repository = model_repository
+        self.model_repository = model_repository
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._log_starts: dict[str, int] = {}
-        self._triton: TritonServer | None = None
+        self.triton: TritonServer | None = None
+        """The Triton server while it should run."""
         self._should_stop: Callable[[], bool] = lambda: False
         self.keeper = ProcessKeeper()
         """The keeper, which ends all processes of the stack however this process ends."""
@@ -154,35 +155,25 @@ class LocalStack:
 
     def start_triton(self) -> None:
         """Starts Triton; returns when its models are ready."""
-        self._triton = TritonServer(
-            model_repository=self._model_repository,
+        self.triton = TritonServer(
+            model_repository=self.model_repository,
             grpc_port=self.ports.triton,
             metrics_port=self.ports.metrics[self.ports.triton],
             log_path=self._log_path("triton"),
             is_swappable=self._swaps,
             keeper=self.keeper,
         )
-        self._triton.start(self._should_stop)
-
-    @property
-    def triton(self) -> TritonServer | None:
-        """Returns the Triton server while it should run."""
-        return self._triton
-
-    @property
-    def model_repository(self) -> Path:
-        """Returns the model repository."""
-        return self._model_repository
+        self.triton.start(self._should_stop)
 
     def has_triton_lost_process(self) -> bool:
         """Returns whether one of Triton's own processes has ended."""
-        return self._triton is not None and self._triton.has_lost_process()
+        return self.triton is not None and self.triton.has_lost_process()
 
     def stop_triton(self) -> None:
         """Stops only Triton."""
-        if self._triton:
-            self._triton.stop()
-            self._triton = None
+        if self.triton:
+            self.triton.stop()
+            self.triton = None
 
     def start_service(self, name: str) -> None:
         """Starts one service's process."""
@@ -249,8 +240,8 @@ class LocalStack:
         """Yields every running process."""
         for name in reversed(self.service_names()):
             yield self._endpoint(name, self._port(name), self._processes[name].pid)
-        if self._triton:
-            yield self._endpoint("triton", self.ports.triton, self._triton.pid)
+        if self.triton:
+            yield self._endpoint("triton", self.ports.triton, self.triton.pid)
 
     def stop(self) -> None:
         """Stops everything, the orchestrator first, and returns when no process is left."""
@@ -310,7 +301,7 @@ class LocalStack:
                 self.ports.triton_tls if has_tls else self.ports.triton
             )
             settings["TRITON_TLS"] = str(has_tls).lower()
-            settings["MODEL_REPOSITORY"] = str(self._model_repository)
+            settings["MODEL_REPOSITORY"] = str(self.model_repository)
         if kind in ("index", "rerank"):
             settings["STORE_PATH"] = str(self.store_path(int(number)))
             settings["SHARD_NUMBER"] = number
@@ -399,7 +390,7 @@ class LocalStack:
 
     def _triton_ending(self) -> str | None:
         """Returns how Triton ended by itself, with its log's end; None while it runs."""
-        return self._triton.ending() if self._triton else None
+        return self.triton.ending() if self.triton else None
 
     def _is_serving(self, name: str) -> bool:
         """Reads from the metrics port, which is always plain HTTP."""

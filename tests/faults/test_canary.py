@@ -193,7 +193,7 @@ def seconds_until(stack: LocalStack, *, serving: bool, limit_seconds: float) -> 
 
 def stubs(stack: LocalStack) -> list[int]:
     """Returns the processes that run the joint encoder: its two instances."""
-    assert stack._triton is not None
+    assert stack.triton is not None
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -201,7 +201,7 @@ def stubs(stack: LocalStack) -> list[int]:
             command = (path.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        if parent == stack._triton.pid and STUB.encode() in command:
+        if parent == stack.triton.pid and STUB.encode() in command:
             found.append((command, int(path.parent.name)))
     return [pid for command, pid in sorted(found) if JOINT_ENCODER.encode() in command]
 

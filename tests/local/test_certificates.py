@@ -63,7 +63,7 @@ def test_an_authority_that_ends_soon_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before it would issue what outlives it."""
-    monkeypatch.setattr(certificates, "_AUTHORITY_DAYS", 31)
+    monkeypatch.setattr(certificates, "_AUTHORITY_LIFE", datetime.timedelta(days=31))
     ending = LocalAuthority(tmp_path / "tls").authority_file.read_bytes()
     monkeypatch.undo()
 

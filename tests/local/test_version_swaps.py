@@ -118,11 +118,7 @@ class StackAround(LocalStack):
 
     def __init__(self, server: ServerWithoutProcess) -> None:
         super().__init__(server.models, server.model_repository, Ports.free(1), swaps=True)
-        self.server = server
-
-    @property
-    def triton(self) -> TritonServer:
-        return self.server
+        self.server = self.triton = server
 
 
 @pytest.fixture(name="repository")

@@ -17,8 +17,7 @@ from tandem.cli.evaluate.report_folder import check_writable, write_report
 from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.cli.options import with_options
 from tandem.cli.terminal.console import errors, out
-from tandem.cli.terminal.json_answer import answer, with_json
-from tandem.cli.terminal.plain_json import plain
+from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.cli.terminal.progress import LongWork
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.record_regions import RecordRegions

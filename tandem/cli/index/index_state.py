@@ -9,8 +9,7 @@ import typer
 
 from tandem.cli.options import ADDRESS
 from tandem.cli.terminal.console import errors, out
-from tandem.cli.terminal.json_answer import answer, with_json
-from tandem.cli.terminal.plain_json import plain
+from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.client import (
     Access,
     Client,

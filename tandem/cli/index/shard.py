@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.terminal.console import errors, out
-from tandem.cli.terminal.json_answer import answer, with_json
-from tandem.cli.terminal.plain_json import plain
+from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.cli.terminal.progress import LongWork
 from tandem.files.private_files import private_files
 from tandem.item_store.backup import (

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.models.model_source import is_published, read_model
-from tandem.cli.options import with_options
+from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY, with_options
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
 from tandem.cli.user_path import user_path
@@ -39,9 +39,7 @@ class AddOptions:
             "train; by default the shipped one",
         ),
     ] = None
-    repository: Annotated[
-        Path, typer.Option("--model-repository", help="Triton's model repository")
-    ] = Path("model_repository")
+    repository: REPOSITORY = DEFAULT_REPOSITORY
     precision: Annotated[
         Precision | None,
         typer.Option(help="precision; by default bf16 if this CPU supports it"),

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.neighbours.leaprr.saved_model import load_leaprr
@@ -17,9 +18,7 @@ def add_neighbours(
     folder: Annotated[
         Path, typer.Argument(help="folder of trained LeaPRR networks, or their file", exists=True)
     ],
-    repository: Annotated[
-        Path, typer.Option("--model-repository", help="Triton's model repository")
-    ] = Path("model_repository"),
+    repository: REPOSITORY = DEFAULT_REPOSITORY,
 ) -> None:
     """Add a neighbour model (LeaPRR) to the served model.
 

@@ -1,14 +1,12 @@
 """`tandem models list`, `describe` and `remove`: the models that Triton loads."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tandem.cli.options import ADDRESS
+from tandem.cli.options import ADDRESS, DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.terminal.console import out, shown
-from tandem.cli.terminal.json_answer import answer, with_json
-from tandem.cli.terminal.plain_json import plain
+from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.client import Access, Client, ModelDescription
 from tandem.repository.model_repository import (
     StoredModel,
@@ -16,9 +14,6 @@ from tandem.repository.model_repository import (
     remove_model,
     stored_models,
 )
-
-REPOSITORY = Annotated[Path, typer.Option("--model-repository", help="Triton's model repository")]
-DEFAULT_REPOSITORY = Path("model_repository")
 
 
 @with_json

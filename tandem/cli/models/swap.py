@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tandem.cli.options import DEFAULT_REPOSITORY
 from tandem.cli.terminal.console import out
 from tandem.modeling.export.version_export import export_version
 from tandem.repository.model_repository import check_swappable, our_manifest
@@ -34,7 +35,7 @@ def swap(
     repository: Annotated[
         Path,
         typer.Option("--model-repository", help="model repository of a running tandem up --swaps"),
-    ] = Path("model_repository"),
+    ] = DEFAULT_REPOSITORY,
     precision: Annotated[
         Precision | None, typer.Option(help="precision; by default the repository's")
     ] = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.models.models import DEFAULT_REPOSITORY, REPOSITORY
+from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork

@@ -11,7 +11,7 @@ from tandem.cli.refusals import print_error
 from tandem.cli.search.found_files import FoundFiles
 from tandem.cli.search.search_table import print_result, warnings
 from tandem.cli.terminal.console import errors, out
-from tandem.cli.terminal.plain_json import REGION_BYTES, json_text, plain
+from tandem.cli.terminal.json_answer import REGION_BYTES, json_text, plain
 from tandem.client import SearchResult
 from tandem.errors import TandemError
 

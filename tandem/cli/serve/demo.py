@@ -11,6 +11,7 @@ import typer
 
 from tandem.cli.evaluate.evaluate import evaluate
 from tandem.cli.ingest.ingest import ingest_items
+from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.search.search_table import print_result
 from tandem.cli.serve.contact_sheet import SheetRow, write_contact_sheet
 from tandem.cli.serve.service_settings import given_settings
@@ -49,9 +50,7 @@ def demo(
     data: Annotated[
         Path, typer.Option(help="folder for the demo's stores, logs and picture")
     ] = Path(".tandem/demo"),
-    model_repository: Annotated[Path, typer.Option(help="Triton's model repository")] = Path(
-        "model_repository"
-    ),
+    repository: REPOSITORY = DEFAULT_REPOSITORY,
     scene_count: Annotated[
         int, typer.Option("--count", help="scenes to ingest, a multiple of 4", min=1)
     ] = _SCENE_COUNT,
@@ -73,10 +72,10 @@ def demo(
         for note in given.notes:
             errors.print(note)
         folder.clear()
-        manifest = exported(default_checkpoint(), model_repository)
+        manifest = exported(default_checkpoint(), repository)
         out.rule(f"up: model {manifest.fingerprint[:12]}")
         with LocalStack(
-            folder.path, model_repository.resolve(), Ports.free(2), settings=given.variables
+            folder.path, repository.resolve(), Ports.free(2), settings=given.variables
         ) as stack:
             stack.start()
             print_endpoints(stack)

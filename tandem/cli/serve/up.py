@@ -15,7 +15,7 @@ from tandem.cli.corpora.corpora import CORPUS_HELP
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.ingest.demo_note import say_if_demo
 from tandem.cli.ingest.own_index import index_of
-from tandem.cli.options import DEFAULT_ADDRESS, with_options
+from tandem.cli.options import DEFAULT_ADDRESS, DEFAULT_REPOSITORY, with_options
 from tandem.cli.serve.one_process import check_one_process, http_line, serve_one_process
 from tandem.cli.serve.service_settings import GivenSettings, given_settings
 from tandem.cli.terminal.console import Terminal, errors, out
@@ -48,8 +48,6 @@ from tandem.repository.precision import Precision
 
 if TYPE_CHECKING:
     from tandem.local.certificates import LocalAuthority
-
-_DEFAULT_REPOSITORY = Path("model_repository")
 
 _PROMETHEUS_PORT = 9090
 _CONSOLE_NOTE = (
@@ -171,7 +169,7 @@ class UpOptions:
     @property
     def repository(self) -> Path:
         """The model repository."""
-        return self.model_repository or _DEFAULT_REPOSITORY
+        return self.model_repository or DEFAULT_REPOSITORY
 
 
 @with_options

@@ -1,6 +1,6 @@
 """What commands print, and the signals that stop them.
 
 console, progress        lines and bars
-json_answer, plain_json  `--json`
+json_answer              `--json`
 stop_signals             Ctrl-C, SIGTERM and SIGHUP
 """

@@ -1,20 +1,28 @@
-"""`--json`: prints what a command found as one JSON object, in place of what people read."""
+"""`--json`: prints what a command found as one JSON object, by the names of its fields."""
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import json
+import math
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from tandem.cli.options import with_signature
 from tandem.cli.terminal.console import out
-from tandem.cli.terminal.plain_json import json_text, plain
+from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.regions import RegionContent
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
+REGION_BYTES = ("features_base64", "boxes_base64")
 _JSON = Annotated[bool, typer.Option("--json", help="print one JSON object instead")]
 
 
@@ -40,3 +48,49 @@ def answer(found: Mapping[str, object]) -> None:
     """Prints the JSON object, if `--json` is given."""
     if out.is_held_back:
         out.file.write(json_text(plain(found)) + "\n")
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """Returns one line of ASCII, which any terminal and encoding preserves."""
+    return json.dumps(value, allow_nan=False)
+
+
+def plain(value: object) -> Any:  # noqa: ANN401
+    """Returns what JSON can hold: bytes in base64, numbers that are not finite as null."""
+    match value:
+        case TextContent(text):
+            return {"text": text}
+        case ImageContent(image_bytes):
+            return {"image_base64": b64encode(image_bytes).decode()}
+        case RegionContent():
+            return {"regions": _regions(value)}
+        case enum.Enum():
+            return value.value
+        case bytes():
+            return b64encode(value).decode()
+        case Path():
+            return str(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case str() | int() | None:
+            return value
+        case Mapping():
+            return {str(name): plain(each) for name, each in value.items()}
+        case Sequence():
+            return [plain(each) for each in value]
+    assert is_dataclass(value)
+    return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+
+
+def _regions(content: RegionContent) -> dict[str, Any]:
+    """Returns counts as numbers and both arrays as base64."""
+    return {
+        "region_count": content.region_count,
+        "feature_width": content.feature_width,
+        "image_width": content.image_width,
+        "image_height": content.image_height,
+        **{
+            name: b64encode(values).decode()
+            for name, values in zip(REGION_BYTES, (content.features, content.boxes), strict=True)
+        },
+    }

@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable
 
 from tandem.cli.terminal.progress import LongWork
+from tandem.training.runs.run import NOTE_STAGE
 
-# Of tandem.training.runs.run, whose import would load torch.
-_NOTE_STAGE = "note"
 _UNITS = {
     "encoder": "rounds",
     "zoo": "rounds",
@@ -29,7 +28,7 @@ class TrainingBar:
 
         A note of the stage NOTE_STAGE is a line of its own.
         """
-        if stage == _NOTE_STAGE:
+        if stage == NOTE_STAGE:
             self._work.say(note)
             return
         shown = ", ".join(filter(None, [note, self._dev]))
