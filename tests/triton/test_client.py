@@ -23,6 +23,7 @@ from tandem.errors import (
 from tandem.inference.model_runner import OutputSpec
 from tandem.local.free_ports import free_ports
 from tandem.repository.priority import Priority
+from tandem.triton import client as client_module
 from tandem.triton.client import TritonClient
 from tandem.triton.metrics import note_inference
 from tests.support.chassis.longer_times import holds_with_longer_times
@@ -437,7 +438,7 @@ async def test_a_late_model_works_while_anyones_inferences_are_finished(
     await watching.check_working(MOODY)
     await watching.check_working(MOODY)
 
-    monkeypatch.setattr(triton_client, "_STALLED_SECONDS", 0.0)
+    monkeypatch.setattr(client_module, "_STALLED_SECONDS", 0.0)
     with pytest.raises(ModelUnavailable, match="finished no inference"):
         await watching.check_working(MOODY)
     monkeypatch.undo()
