@@ -60,7 +60,7 @@ _SOURCES = {
         r"error_of\(failure,": "error_of(error,",
         r" {8}except asyncio\.CancelledError.*?(?= {8}finally)": "",
     },
-    "embedded/local.py": {
+    "tandem/engine/local.py": {
         r"to the orchestrator of this process\.": (
             "to the orchestrator of this process.\n\n"
             "Generated from async_local.py by `make sync-client`: DO NOT EDIT.\n"

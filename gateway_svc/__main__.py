@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
 async def main(settings: GatewaySettings) -> None:
     """Serves until a signal stops it."""
     if settings.orchestrator_address == IN_PROCESS:
-        sys.exit(f"gateway_svc: python -m embedded serves HTTP {IN_PROCESS}")
+        sys.exit(f"gateway_svc: python -m merged_svc serves HTTP {IN_PROCESS}")
     identity = load_identity_or_exit()
     channel = open_channel(settings.orchestrator_address, identity)
     await serve(settings, channel=channel, identity=identity, guard=load_guard_or_exit(identity))

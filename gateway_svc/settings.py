@@ -7,7 +7,7 @@ from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_1, OVER_0, setting
 
 IN_PROCESS = "in-process"
-"""The orchestrator's address in its own process (`python -m embedded`)."""
+"""The orchestrator's address in its own process (`python -m merged_svc`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,7 +17,7 @@ class GatewaySettings(ServiceSettings):
     address: str = setting("host:port to listen on, for HTTP", default="127.0.0.1:7450")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7550)
     orchestrator_address: str = setting(
-        "host:port of orchestrator_svc; in-process, with `python -m embedded`, serves HTTP from "
+        "host:port of orchestrator_svc; in-process, with `python -m merged_svc`, serves HTTP from "
         "the orchestrator's process"
     )
     console_enabled: bool = setting("whether the web console is served at /", default=True)

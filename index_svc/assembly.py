@@ -7,13 +7,14 @@ from pathlib import Path
 import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
-from index_svc.corrupt_shard import corrupt_room, damage_of
+from index_svc.corrupt_shard import corrupt_room
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard_settings import shard_settings
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError
 from tandem.item_store.item_store import ItemStore
+from tandem.item_store.verdict import damage_of
 from tandem.shard.local_shard import LocalShard
 from tandem.shard.retrieval.faiss_index import visible_gpu_count
 from tandem.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import NoReturn, cast
 
 import grpc
@@ -12,8 +11,6 @@ from index_svc.settings import IndexSettings
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.telemetry.log import get_logger
 from tandem.errors import ServiceUnavailable
-from tandem.item_store.environment import DATA_NAME
-from tandem.item_store.verdict import CheckDepth, verify_in_child
 from tandem.shard.metrics import SHARD_CORRUPT
 from tandem.stages.shard import Shard
 from tandem.v1 import index_service_pb2 as pb
@@ -22,19 +19,6 @@ from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 log = get_logger()
 
 _LOGGED_COUNT = 5
-
-
-def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
-    """Returns the faults that forbid opening the store, as found in a child process.
-
-    Checks every page of a file up to that size, and only the pages on the way to keys in a larger
-    one.
-    """
-    data = path / DATA_NAME
-    if not data.exists():
-        return ()
-    is_small = data.stat().st_size <= largest_checked_bytes
-    return verify_in_child(path, CheckDepth.PAGES if is_small else CheckDepth.WALK).damage
 
 
 def corrupt_room(settings: IndexSettings, damage: Sequence[str]) -> ServiceRoom:

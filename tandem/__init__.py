@@ -13,19 +13,19 @@ from tandem.extras import PackageMissing
 from tandem.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from embedded.async_engine import AsyncEngine as AsyncEngine
-    from embedded.engine import Engine as Engine
+    from tandem.engine.async_engine import AsyncEngine as AsyncEngine
+    from tandem.engine.engine import Engine as Engine
 
 
 def __getattr__(name: str) -> object:
     if name not in ("AsyncEngine", "Engine"):
         raise AttributeError(f"module 'tandem' has no attribute {name!r}")
     try:
-        from embedded.async_engine import AsyncEngine
-        from embedded.engine import Engine
+        from tandem.engine.async_engine import AsyncEngine
+        from tandem.engine.engine import Engine
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package in ("embedded", "tandem"):  # The client's distribution has no engine.
+        if package == "tandem":  # The client's distribution has no engine.
             package = "tandem-search"
         raise PackageMissing(f"tandem.{name}", package) from error
     globals().update(AsyncEngine=AsyncEngine, Engine=Engine)

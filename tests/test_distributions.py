@@ -33,14 +33,14 @@ PACKAGES = (
     "rerank_svc",
     "orchestrator_svc",
     "gateway_svc",
-    "embedded",
+    "merged_svc",
 )
 DISTRIBUTIONS = {
     "tandem-search-client": "distributions/client",
     "tandem-search-demo": "distributions/demo",
     "tandem-search": ".",
 }
-MAX_CLIENT_BYTES = 150_000
+MAX_CLIENT_BYTES = 175_000
 DEPLOYED = {
     "triton/backends": "deploy/triton/backends",
     "prometheus/rules": "deploy/prometheus/rules",

@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 BASE = """
 import sys
 sys.modules |= dict.fromkeys(sys.argv[1:])
-import embedded.services
+import tandem.engine.local_stages
 import encoder_svc.servicer, index_svc.servicer, orchestrator_svc.servicer, rerank_svc.servicer
 import tandem.cli.index.index, tandem.cli.index.index_state, tandem.cli.index.shard
 import tandem.cli.ingest.ingest, tandem.cli.models.models, tandem.cli.search.search

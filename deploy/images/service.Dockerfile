@@ -19,7 +19,7 @@ COPY index_svc /opt/tandem/app/index_svc
 COPY rerank_svc /opt/tandem/app/rerank_svc
 COPY orchestrator_svc /opt/tandem/app/orchestrator_svc
 COPY gateway_svc /opt/tandem/app/gateway_svc
-COPY embedded /opt/tandem/app/embedded
+COPY merged_svc /opt/tandem/app/merged_svc
 COPY LICENSE /opt/tandem/LICENSE
 COPY --chmod=755 deploy/images/tandem.sh /opt/tandem/venv/bin/tandem
 # The root is read-only when it runs, so what Python would write beside the sources is written now.

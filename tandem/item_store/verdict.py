@@ -4,7 +4,7 @@ import json
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from signal import Signals
 from typing import IO, Any
@@ -102,3 +102,16 @@ def _show_nothing(done: int, total: int) -> None:
 
 def _damaged(path: Path, why: str) -> Verdict:
     return Verdict(path, [why])
+
+
+def damage_of(path: Path, largest_checked_bytes: int) -> Sequence[str]:
+    """Returns the faults that forbid opening the store, as found in a child process.
+
+    Checks every page of a file up to that size, and only the pages on the way to keys in a larger
+    one.
+    """
+    data = path / DATA_NAME
+    if not data.exists():
+        return ()
+    is_small = data.stat().st_size <= largest_checked_bytes
+    return verify_in_child(path, CheckDepth.PAGES if is_small else CheckDepth.WALK).damage

@@ -345,7 +345,7 @@ class LocalStack:
             "INDEX_STORE_PATH": store_path,
             "RERANK_STORE_PATH": store_path,
         }
-        return ["-m", "embedded"], variables
+        return ["-m", "merged_svc"], variables
 
     def _merged_names(self) -> list[str]:
         """Returns the services that have no process of their own."""

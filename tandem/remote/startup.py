@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -16,6 +16,10 @@ log = get_logger()
 _TIMEOUT_SECONDS = 2.0
 
 
+Check = Callable[[], Awaitable[TandemError | None]]
+"""Returns why a service is not serving; None if it is."""
+
+
 class Dependencies:
     """Waits for all downstream services at first, then only for those that searches need.
 
@@ -27,20 +31,17 @@ class Dependencies:
 
     def __init__(
         self,
-        encoder: grpc.aio.Channel,
-        indexes: Sequence[grpc.aio.Channel],
-        rerankers: Sequence[grpc.aio.Channel],
+        checks: Mapping[str, Check],
         *,
         wait_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Requires all services for `wait_seconds` from the first check on."""
-        self._channels = {
-            "encoder": encoder,
-            **{f"index-{number}": channel for number, channel in enumerate(indexes)},
-            **{f"rerank-{number}": channel for number, channel in enumerate(rerankers)},
-        }
-        self._index_count = len(indexes)
+        """Takes checks by the services' names: "encoder", "index-0", "rerank-0" and on.
+
+        Requires all services for `wait_seconds` from the first check on.
+        """
+        self._checks = checks
+        self._index_count = sum(name.startswith("index-") for name in checks)
         self._wait_seconds = wait_seconds
         self._clock = clock
         self._first_time: float | None = None
@@ -66,11 +67,12 @@ class Dependencies:
 
     async def _failures(self) -> Mapping[str, TandemError]:
         """Returns why services are not serving, by name; the needed ones first."""
-        found = await asyncio.gather(*(_check(*entry) for entry in self._channels.items()))
-        return {name: error for name, error in zip(self._channels, found, strict=True) if error}
+        found = await asyncio.gather(*(check() for check in self._checks.values()))
+        return {name: error for name, error in zip(self._checks, found, strict=True) if error}
 
 
-async def _check(name: str, channel: grpc.aio.Channel) -> TandemError | None:
+async def check_serving(name: str, channel: grpc.aio.Channel) -> TandemError | None:
+    """Returns why the service of a channel is not serving; None if it is."""
     try:
         response: health_pb2.HealthCheckResponse = await call(
             health_pb2_grpc.HealthStub(channel).Check,

@@ -70,7 +70,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """The image without its operating system: files copied, packages linked."""
     root = tmp_path_factory.mktemp("image")
     left_out, _ = ignore_rules()
-    for folder in (*MODULES, "gateway_svc", "embedded", "tandem"):
+    for folder in (*MODULES, "gateway_svc", "merged_svc", "tandem"):
         assert folder in copied(IMAGES / "service.Dockerfile")
         caches = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, root / "app" / folder, ignore=caches)
@@ -210,7 +210,7 @@ def test_both_locks_pin_the_same_versions_and_the_image_has_no_torch() -> None:
 
 def test_all_services_in_one_process_start_with_the_files_of_the_image(image: Image) -> None:
     """It prints the orchestrator's settings, and HTTP has its packages."""
-    done = image.run(*PYTHON, "-m", "embedded", "--settings")
+    done = image.run(*PYTHON, "-m", "merged_svc", "--settings")
     http = image.run(*PYTHON, "-c", "import gateway_svc.serving")
 
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ PACKAGES = (
     "rerank_svc",
     "orchestrator_svc",
     "gateway_svc",
-    "embedded",
+    "merged_svc",
 )
 GENERATED = ROOT / "tandem" / "v1"
 

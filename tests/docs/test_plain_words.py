@@ -19,7 +19,7 @@ SEARCHED = [
     "protos/**/*.proto",
     "tandem/**/*.py",
     "*_svc/**/*.py",
-    "embedded/**/*.py",
+    "merged_svc/**/*.py",
     "integrations/*/tandem_*/**/*.py",
     "deploy/**/*.py",
     "benchmarks/**/*.py",

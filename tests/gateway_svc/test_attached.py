@@ -63,4 +63,4 @@ async def test_the_gateways_own_process_has_no_orchestrator_in_it() -> None:
         code = await service.process.wait()
 
     assert code == 1
-    assert "gateway_svc: python -m embedded serves HTTP in-process" in said
+    assert "gateway_svc: python -m merged_svc serves HTTP in-process" in said

@@ -1,8 +1,9 @@
 """Readiness: all downstream services at first, then those that searches need."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.health.health import LIVENESS
 from tandem.errors import ServiceUnavailable
-from tandem.remote.startup import Dependencies
+from tandem.remote.startup import Check, Dependencies, check_serving
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -50,6 +51,20 @@ class Clock:
         return self.seconds
 
 
+def checks_of(
+    encoder: grpc.aio.Channel,
+    indexes: Sequence[grpc.aio.Channel],
+    rerankers: Sequence[grpc.aio.Channel],
+) -> Mapping[str, Check]:
+    """Returns a check of each service, as the orchestrator makes them."""
+    channels = {
+        "encoder": encoder,
+        **{f"index-{number}": each for number, each in enumerate(indexes)},
+        **{f"rerank-{number}": each for number, each in enumerate(rerankers)},
+    }
+    return {name: partial(check_serving, name, each) for name, each in channels.items()}
+
+
 @asynccontextmanager
 async def behind(
     *,
@@ -69,9 +84,11 @@ async def behind(
 
         yield (
             Dependencies(
-                await channel(encoder),
-                [await channel(each) for each in indexes],
-                [await channel(each) for each in rerankers],
+                checks_of(
+                    await channel(encoder),
+                    [await channel(each) for each in indexes],
+                    [await channel(each) for each in rerankers],
+                ),
                 wait_seconds=10.0,
                 clock=clock,
             ),
@@ -82,7 +99,8 @@ async def behind(
 async def test_one_that_is_not_serving_yet_is_named() -> None:
     """So the log of a slow start says what it waits for."""
     async with service(SERVING) as serving, service(NOT_SERVING) as starting:
-        dependencies = Dependencies(serving, [starting], [serving], wait_seconds=10.0)
+        checks = checks_of(serving, [starting], [serving])
+        dependencies = Dependencies(checks, wait_seconds=10.0)
 
         with pytest.raises(ServiceUnavailable, match=r"index-0.*not serving yet"):
             await dependencies.check()

@@ -51,13 +51,14 @@ class Health:
         self._serving = False
         self.has_left = False
 
-    def register(self, server: grpc.aio.Server) -> None:
-        """Adds the health service to `server`; call before it starts.
-
-        All names except LIVENESS start as NOT_SERVING.
-        """
+    def begin(self) -> None:
+        """Sets all names except LIVENESS to NOT_SERVING."""
         self._tell(serving=False)
         self._servicer.set_statuses({LIVENESS: health_pb2.HealthCheckResponse.SERVING})
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Begins, and adds the health service to `server`; call before it starts."""
+        self.begin()
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def watch(self, warm: Probe, ready: Probe | None) -> None:

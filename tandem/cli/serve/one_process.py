@@ -73,7 +73,7 @@ def serve_one_process(
             ingest.stop()
 
     # Imported here: they take 20 MB, and processes of their own under `tandem up` without this.
-    from embedded.serving import serve_from_one_process
+    from merged_svc.serving import serve_from_one_process
 
     serve_from_one_process(
         [folder.path / f"shard-{number}" for number in range(count)],

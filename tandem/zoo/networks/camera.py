@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from tandem.zoo.config import ZooConfig
 from tandem.zoo.network import Lesson, Parts, ZooNetwork
-from tandem.zoo.region_inputs import BOX_WIDTH, UNREAD, RegionInputs, mean_of, unit
+from tandem.zoo.region_inputs import BOX_WIDTH, RegionInputs, mean_of, unit
 from tandem.zoo.word_readers import word_reader
 
 _VIEW_COUNT: Final = 12
 _HEAD_WIDTH: Final = 32
 _DIVERSITY_SHARE: Final = 0.01
+_UNREAD: Final = -1e4
 # Kernel and dilation of each convolution, and its channels as a part of the width.
 _WINDOWS: Final = (
     (1, 1, 8),
@@ -73,7 +74,7 @@ class Camera(ZooNetwork):
         gate_BRD = torch.sigmoid(self.place(_places(self.regions.boxes(tokens_BRI))))
         states_BRD = unit(self.attend(states_BRD, states_BRD * gate_BRD, mask_BR))
         summary_BRV = self.views(states_BRD, mask_BR)
-        shares_BRV = summary_BRV.masked_fill(mask_BR[..., None] == 0, UNREAD).softmax(1)
+        shares_BRV = summary_BRV.masked_fill(mask_BR[..., None] == 0, _UNREAD).softmax(1)
         counted_BRV = summary_BRV * mask_BR[..., None].to(summary_BRV.dtype)
         return unit(shares_BRV.transpose(1, 2) @ states_BRD), counted_BRV
 
@@ -114,7 +115,7 @@ class GatedSelfAttention(nn.Module):
         query_gate_BHLW, key_gate_BHLW = gates.chunk(2, dim=-1)
         scores_BHLL = (query_BHLW * query_gate_BHLW) @ (key_BHLW * key_gate_BHLW).transpose(-1, -2)
         scores_BHLL = scores_BHLL / math.sqrt(query_BHLW.shape[-1])
-        scores_BHLL = scores_BHLL.masked_fill(mask_BL[:, None, None] == 0, UNREAD)
+        scores_BHLL = scores_BHLL.masked_fill(mask_BL[:, None, None] == 0, _UNREAD)
         read_BLD = (scores_BHLL.softmax(-1) @ value_BHLW).transpose(1, 2).flatten(2)
         normed_BLD: Tensor = self.norm(read_BLD.flatten(0, 1)).view_as(read_BLD)
         return added_BLD + normed_BLD

@@ -11,7 +11,7 @@ from torch import Tensor
 from tandem.zoo.config import ZooConfig
 from tandem.zoo.network import Parts, ZooNetwork
 from tandem.zoo.networks.cross_attention import attended
-from tandem.zoo.region_inputs import UNREAD, RegionInputs, mean_of, projection, unit
+from tandem.zoo.region_inputs import RegionInputs, mean_of, projection, unit
 from tandem.zoo.word_readers import word_reader
 
 ScanPooling = Literal["mean", "lse"]
@@ -55,5 +55,5 @@ class Scan(ZooNetwork):
         if self.pooling == "mean":
             return mean_of(cosines_PCQ[..., None], asks_PCQ)[..., 0]
         sharpness = _LSE_SHARPNESS[self.asking]
-        counted_PCQ = (sharpness * cosines_PCQ).masked_fill(~asks_PCQ.bool(), UNREAD)
+        counted_PCQ = (sharpness * cosines_PCQ).masked_fill(~asks_PCQ.bool(), -1e4)
         return counted_PCQ.logsumexp(-1) / sharpness

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from embedded.hosted_rooms import SHARD_FIELD
 from gateway_svc.settings import IN_PROCESS, GatewaySettings
 from index_svc.settings import IndexSettings
+from merged_svc.hosted_rooms import SHARD_FIELD
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.health.health import LIVENESS
 from tandem.chassis.settings import SettingsError, load
@@ -14,7 +14,7 @@ from tests.support.deploy.rendered import Resource, named, of_kind
 from tests.support.deploy.service_policies import SETTINGS
 from tests.support.deploy.workloads import Container, service_containers, workloads
 
-EMBEDDED = "embedded"
+EMBEDDED = "merged_svc"
 _SHARED = ("ACCESS_", "DOOR_", "TLS_")
 _GIBIBYTE = 1 << 30
 # Of a volume, the stores' maps may be half: snapshots lie in it too.

@@ -17,12 +17,10 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator_svc.assembly import Stages, connected_stages
 from orchestrator_svc.call_deadline import CallDeadline
 from orchestrator_svc.content_servicer import ContentServicer
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.servicer import SearchServicer
-from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.health.health import Health
@@ -39,6 +37,10 @@ from tandem.errors import (
     SequenceNotReached,
     TandemError,
 )
+from tandem.remote.encoder import RemoteEncoder
+from tandem.remote.reranker import RemoteReranker
+from tandem.remote.shard import RemoteShard
+from tandem.search.assembly import Stages, guarded_stages
 from tandem.search.batch_search import BatchSearcher
 from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.contents.content_room import ContentBudget
@@ -49,6 +51,7 @@ from tandem.search.indexes.index_survey import IndexSurvey
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule
 from tandem.search.search import Searcher
+from tandem.search.settings import SearchSettings
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TimeShares
 from tandem.search.writes.ingest import Ingested, Ingester
@@ -485,17 +488,19 @@ async def stack(
             index_channels.append(channel)
             rerank_channels.append(rerank_channel)
             servers.append(server)
-        settings = OrchestratorSettings(
-            encoder_address="-",
-            index_addresses=("-",) * shard_count,
-            rerank_addresses=("-",) * shard_count,
+        settings = SearchSettings(
             shard_map_version=shard_map_version,
             retry_share=retry_share,
             breaker_consecutive_count=breaker_rule.consecutive_count,
             breaker_failure_share=breaker_rule.failure_share,
             breaker_probe_seconds=breaker_rule.probe_seconds,
         )
-        stages = connected_stages(settings, encoder_channel, index_channels, rerank_channels)
+        stages = guarded_stages(
+            settings,
+            RemoteEncoder(encoder_channel),
+            [RemoteShard(each, n, shard_map_version) for n, each in enumerate(index_channels)],
+            [RemoteReranker(each, n) for n, each in enumerate(rerank_channels)],
+        )
         shard_map = ShardMap(shard_count, shard_map_version)
         yield Stack(
             encoder,

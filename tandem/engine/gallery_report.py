@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 
-from embedded.async_local import AsyncLocal
-from embedded.open_folder import OpenFolder
 from tandem.client import AsyncClient
 from tandem.corpus.records import Record
+from tandem.engine.async_local import AsyncLocal
+from tandem.engine.open_folder import OpenFolder
 from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
 from tandem.evaluation.reports.machine import machine_about
 from tandem.evaluation.reports.report import Report

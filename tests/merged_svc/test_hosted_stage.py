@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from embedded.hosted_stage import hosted_stage
+from merged_svc.hosted_stage import hosted_stage
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Content, TextContent
 from tandem.contract.deadline import Deadline

@@ -8,15 +8,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
-from embedded.answer_pump import AnswerPump, read_aside
-from embedded.in_loop import (
-    Call,
-    StreamedCall,
-    answers_in_time,
-    as_it_is,
-    in_time,
-)
-from embedded.open_folder import OpenFolder
 from tandem.client.ingest_batches import IngestBatches, SentBatches
 from tandem.client.retries import DEFAULT_RETRIES, Retries
 from tandem.contract.limits import MAX_PAGE_SIZE
@@ -25,6 +16,15 @@ from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
 from tandem.contract.search.query import PageQuery, SearchQuery
+from tandem.engine.answer_pump import AnswerPump, read_aside
+from tandem.engine.in_loop import (
+    Call,
+    StreamedCall,
+    answers_in_time,
+    as_it_is,
+    in_time,
+)
+from tandem.engine.open_folder import OpenFolder
 from tandem.errors import TandemError
 
 T = TypeVar("T")

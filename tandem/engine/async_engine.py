@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import NoReturn
 
-from embedded.async_local import AsyncLocal
-from embedded.open_folder import FolderOptions, OpenFolder
 from tandem.client import AsyncClient
 from tandem.client.arguments import checked_timeout_seconds
+from tandem.engine.async_local import AsyncLocal
+from tandem.engine.open_folder import FolderOptions, OpenFolder
 
 # Above a client's default: the first call also waits for the model to load.
 _TIMEOUT_SECONDS = 60.0

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
 
-import grpc
-
-from embedded.hosted_stage import hosted_stage
-from embedded.local_server import LocalChannel, LocalServer
-from embedded.operators_door import OperatorsDoor
 from encoder_svc.assembly import encoder_room
 from encoder_svc.settings import EncoderSettings
 from index_svc.assembly import IndexRoom, index_room
 from index_svc.settings import IndexSettings
-from orchestrator_svc.assembly import Stages, guarded_stages
+from merged_svc.hosted_stage import hosted_stage
+from merged_svc.operators_door import OperatorsDoor
+from orchestrator_svc.assembly import Hosted
 from orchestrator_svc.settings import OrchestratorSettings, is_in_process
 from rerank_svc.assembly import connected_model, rerank_room
 from rerank_svc.settings import RerankSettings
-from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.telemetry.metrics import SERVING, note_build
 from tandem.chassis.tls import Identity
+from tandem.errors import ServiceUnavailable, TandemError
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.model_service.metrics import note_shard
-from tandem.remote.encoder import RemoteEncoder
-from tandem.remote.reranker import RemoteReranker
-from tandem.remote.shard import RemoteShard
 
 SHARD_FIELD = "{shard}"
 """Stands for the shard's number in STORE_PATH, which is one variable for all shards here."""
@@ -46,37 +39,11 @@ class HostedRooms:
         """Closes all rooms with `opened`."""
         self._identity = identity
         self._opened = opened
-        self._channels: dict[str, LocalChannel] = {}
-        self._stages: dict[str, Any] = {}
+        self.hosted: dict[str, Hosted] = {}
+        """The stages of the rooms, by the rooms' names."""
         self._starts: list[Callable[[], Awaitable[None]]] = []
         self._watches: list[asyncio.Task[None]] = []
         self._serving: dict[str, dict[str, bool]] = {}
-
-    def connect(self, name: str, address: str) -> grpc.aio.Channel | LocalChannel:
-        """Returns the channel to a service: that of the room here, or one to the address."""
-        return self._channels.get(name) or open_channel(address, self._identity)
-
-    def stages(
-        self,
-        settings: OrchestratorSettings,
-        encoder: grpc.aio.Channel,
-        indexes: Sequence[grpc.aio.Channel],
-        reranks: Sequence[grpc.aio.Channel],
-    ) -> Stages:
-        """Returns the stages: those here, and the others behind connected channels."""
-        return guarded_stages(
-            settings,
-            self._stages.get("encoder") or RemoteEncoder(encoder),
-            [
-                self._stages.get(f"index-{number}")
-                or RemoteShard(channel, number, settings.shard_map_version)
-                for number, channel in enumerate(indexes)
-            ],
-            [
-                self._stages.get(f"rerank-{number}") or RemoteReranker(channel, number)
-                for number, channel in enumerate(reranks)
-            ],
-        )
 
     async def start(self) -> None:
         """Opens the operators' doors and begins the canaries, the first time that it is called."""
@@ -86,12 +53,11 @@ class HostedRooms:
 
     def add(self, name: str, room: ServiceRoom) -> Health:
         """Makes a room callable as `name`."""
-        server = LocalServer()
         health = Health(room.name, room.service_names, self._note(room.name, name))
-        health.register(server)
+        health.begin()
         note_build(room.name)
-        self._channels[name] = LocalChannel(server)
-        self._stages[name] = hosted_stage(room.stage, room.name)
+        check = partial(_check_serving, name, health)
+        self.hosted[name] = Hosted(hosted_stage(room.stage, room.name), check)
         self._opened.push_async_callback(room.close)
         self._opened.callback(health.leave)
         self._starts.append(partial(self._watch, health, room))
@@ -183,6 +149,10 @@ def _check_shard_map(index: IndexSettings, settings: OrchestratorSettings) -> No
             f"INDEX_SHARD_MAP_VERSION is {index.shard_map_version}, and "
             f"ORCHESTRATOR_SHARD_MAP_VERSION is {settings.shard_map_version}: set one for both"
         )
+
+
+async def _check_serving(name: str, health: Health) -> TandemError | None:
+    return None if health.is_serving() else ServiceUnavailable(service=name, why="not serving yet")
 
 
 def _shared(store: ItemStore) -> ItemStore:

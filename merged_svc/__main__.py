@@ -1,4 +1,4 @@
-"""Runs the orchestrator with the services that are in its process: `python -m embedded`.
+"""Runs the orchestrator with the services that are in its process: `python -m merged_svc`.
 
 Those are the ones whose ORCHESTRATOR_… address is `in-process`. Their own ENCODER_…, INDEX_… and
 RERANK_… variables apply, except ports and admission, which they do not have here. With
@@ -9,8 +9,9 @@ import asyncio
 import os
 import sys
 
-from embedded.hosted_gateway import hosted_gateway
-from embedded.hosted_rooms import hosted_rooms
+from merged_svc.hosted_gateway import hosted_gateway
+from merged_svc.hosted_rooms import hosted_rooms
+from orchestrator_svc.assembly import downstream
 from orchestrator_svc.serving import serve_searches
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.serve.arguments import load_or_exit
@@ -28,9 +29,8 @@ async def main(settings: OrchestratorSettings) -> None:
     identity = load_identity_or_exit()
     gateway = hosted_gateway(os.environ, identity)
     async with hosted_rooms(settings, identity, os.environ) as rooms:
-        await serve_searches(
-            settings, identity, rooms.connect, rooms.start, gateway, make_stages=rooms.stages
-        )
+        stages = downstream(settings, identity, rooms.hosted)
+        await serve_searches(settings, identity, stages, rooms.start, gateway)
 
 
 if __name__ == "__main__":
@@ -38,4 +38,4 @@ if __name__ == "__main__":
         with exiting_on_faults():
             asyncio.run(main(load_or_exit(OrchestratorSettings, "ORCHESTRATOR_")))
     except StoreRefused as error:
-        sys.exit(f"embedded: {error}")
+        sys.exit(f"merged_svc: {error}")

@@ -1,4 +1,4 @@
-"""Puts the rooms of all services together over one folder, as their own processes do it."""
+"""Puts all stages of a search together over one folder, as the services do it."""
 
 from __future__ import annotations
 
@@ -8,46 +8,44 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from embedded.model_folder import ModelFolder
-from encoder_svc.settings import EncoderSettings
-from index_svc.corrupt_shard import damage_of
-from index_svc.settings import IndexSettings
-from index_svc.shard_settings import shard_settings
-from orchestrator_svc.assembly import guarded_stages, make_orchestrator
-from orchestrator_svc.settings import OrchestratorSettings
-from rerank_svc.settings import RerankSettings
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.model_description import ModelDescription
 from tandem.encoding.encoder import ModelEncoder
 from tandem.encoding.local_encoder import LocalEncoder
 from tandem.encoding.query_encodings import QueryEncodings
+from tandem.engine.model_folder import ModelFolder
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.inference.served_texts import ServedTexts
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.refused import StoreDamaged
+from tandem.item_store.verdict import damage_of
 from tandem.modeling.in_process.in_process_runner import InProcessRunner
 from tandem.repository.followed_version import FollowedVersion
 from tandem.repository.neighbour_manifest import neighbour_manifest_of
 from tandem.reranking.local_reranker import LocalReranker
 from tandem.reranking.neighbour_scorer import NeighbourScorer
 from tandem.reranking.reranker import ModelReranker
+from tandem.search.assembly import guarded_stages, make_orchestrator
+from tandem.search.settings import SearchSettings
 from tandem.shard.local_shard import LocalShard
 from tandem.shard.retrieval.faiss_threads import faiss_threads
-from tandem.shard.shard import StoredShard
+from tandem.shard.shard import ShardSettings, StoredShard
 from tandem.stages.encoding import Encoder
 from tandem.stages.reranking import Reranker
 from tandem.stages.shard import Shard
 
-# For settings that require an address: these are never called.
-_HERE = "in-process"
+# As services by default.
+_THREAD_COUNT = 2
+_CACHE_BYTES = 64 << 20
+_TOKEN_CACHE_BYTES = 256 << 20
 # Of a larger store, pages on the way to keys are checked, and records alongside searches: checking
 # all of 10,000 pictures' 400 MiB takes most of the time of opening them.
 _CHECKED_BYTES = 64 << 20
 
 
-class InProcessServices:
-    """Holds the servicers of every service, and what they stand on."""
+class LocalStages:
+    """Holds the orchestrator of a folder, its stages, and what they stand on."""
 
     def __init__(
         self,
@@ -55,7 +53,7 @@ class InProcessServices:
         shard_folders: Sequence[Path],
         *,
         caches: bool = True,
-        orchestrator: OrchestratorSettings | None = None,
+        settings: SearchSettings | None = None,
     ) -> None:
         """Opens the stores; `runner` loads the model on request.
 
@@ -72,14 +70,14 @@ class InProcessServices:
             self._open.callback(self.runner.close)
             self._version = FollowedVersion(model.repository, model.manifest)
             self._served = ServedModel(self.runner, model.manifest, instances=self.runner.instances)
-            self.settings = orchestrator or orchestrator_settings(len(self._shards))
+            settings = settings or SearchSettings()
             self.stages = guarded_stages(
-                self.settings,
+                settings,
                 self._local_encoder(caches),
                 [self._local_shard(shard) for shard, _ in self._shards],
                 [self._local_reranker(store, caches) for _, store in self._shards],
             )
-            self.orchestrator = make_orchestrator(self.settings, self.stages)
+            self.orchestrator = make_orchestrator(settings, self.stages)
         except BaseException:
             self._open.close()
             raise
@@ -101,34 +99,30 @@ class InProcessServices:
     def _found_and_opened(
         self, find_model: Callable[[], ModelFolder], folders: Sequence[Path]
     ) -> tuple[ModelFolder, list[tuple[StoredShard, ItemStore]]]:
-        settings = [_index_settings(number, folders) for number in range(len(folders))]
         with ThreadPoolExecutor(len(folders), "open") as threads:
-            checks = [threads.submit(_check_sound, each) for each in settings]
+            checks = [threads.submit(_check_sound, each) for each in folders]
             # In this thread, as an export may take seconds and is interrupted with it.
             model = find_model()
             for check in checks:
                 check.result()
-            shards = [self._shard(each) for each in settings]
+            shards = [self._shard(number, folders) for number in range(len(folders))]
             list(threads.map(lambda opened: opened[0].load(), shards))
         return model, shards
 
-    def _shard(self, settings: IndexSettings) -> tuple[StoredShard, ItemStore]:
-        path = Path(settings.store_path)
-        store = ItemStore.open(path, settings.shard_number, settings.shard_count)
+    def _shard(self, number: int, folders: Sequence[Path]) -> tuple[StoredShard, ItemStore]:
+        path = folders[number]
+        store = ItemStore.open(path, number, len(folders))
         self._open.callback(store.close)
-        shard = StoredShard(store, path, shard_settings(settings, None))
+        settings = ShardSettings(number=number, checked_at_load_bytes=_CHECKED_BYTES)
+        shard = StoredShard(store, path, settings)
         self._open.callback(shard.close)
         return shard, store
 
     def _local_encoder(self, caches: bool) -> Encoder:
-        settings = EncoderSettings(
-            triton_address=_HERE, model_repository=str(self._model.repository)
-        )
-        threads = self._threads(settings.thread_count, "preprocess")
-        turns = CallerTurns(threads, settings.thread_count)
+        turns = CallerTurns(self._threads(_THREAD_COUNT, "preprocess"), _THREAD_COUNT)
         texts = ServedTexts.open(self._model.repository, self._model.manifest)
         encoder = ModelEncoder(self._served, texts, turns, self._version.number)
-        queries = QueryEncodings(encoder, turns, settings.query_cache_bytes if caches else 0)
+        queries = QueryEncodings(encoder, turns, _CACHE_BYTES if caches else 0)
         return LocalEncoder(encoder, queries, self._version.describe)
 
     def _local_shard(self, shard: StoredShard) -> Shard:
@@ -137,15 +131,14 @@ class InProcessServices:
         return LocalShard(shard, threads)
 
     def _local_reranker(self, store: ItemStore, caches: bool) -> Reranker:
-        settings = _rerank_settings(self._model.repository)
-        turns = CallerTurns(self._threads(settings.thread_count, "read"), settings.thread_count)
+        turns = CallerTurns(self._threads(_THREAD_COUNT, "read"), _THREAD_COUNT)
         reranker = ModelReranker(
             self._served,
             # The shard's own: LMDB opens a store once in a process.
             lambda: store,
             turns,
-            cache_bytes=settings.score_cache_bytes if caches else 0,
-            token_cache_bytes=settings.token_cache_bytes,
+            cache_bytes=_CACHE_BYTES if caches else 0,
+            token_cache_bytes=_TOKEN_CACHE_BYTES,
             calibration_of=self._version.calibration,
             serving_version=self._version.number,
         )
@@ -172,35 +165,7 @@ class InProcessServices:
         return threads
 
 
-def orchestrator_settings(shard_count: int) -> OrchestratorSettings:
-    """Returns the defaults of the orchestrator, over services of this process."""
-    here = (_HERE,) * shard_count
-    return OrchestratorSettings(encoder_address=_HERE, index_addresses=here, rerank_addresses=here)
-
-
-def _index_settings(number: int, folders: Sequence[Path]) -> IndexSettings:
-    return IndexSettings(
-        store_path=str(folders[number]),
-        shard_number=number,
-        shard_count=len(folders),
-        checked_at_start_bytes=_CHECKED_BYTES,
-    )
-
-
-def _rerank_settings(repository: Path) -> RerankSettings:
-    return RerankSettings(
-        triton_address=_HERE,
-        model_repository=str(repository),
-        store_path=_HERE,
-        shard_number=0,
-        shard_count=1,
-    )
-
-
-def _check_sound(settings: IndexSettings) -> None:
+def _check_sound(folder: Path) -> None:
     """Raises StoreDamaged; in a child process, since reading a damaged page may kill this one."""
-    damage = damage_of(Path(settings.store_path), settings.checked_at_start_bytes)
-    if damage:
-        raise StoreDamaged(
-            f"{settings.store_path} is damaged ({damage[0]}): restore it from a backup"
-        )
+    if damage := damage_of(folder, _CHECKED_BYTES):
+        raise StoreDamaged(f"{folder} is damaged ({damage[0]}): restore it from a backup")

@@ -177,7 +177,7 @@ def test_a_damaged_store_is_refused_by_name(tmp_path: Path, tiny_repository: Pat
 @pytest.mark.parametrize(
     ("missing", "told"),
     [
-        ("embedded", "tandem.Engine needs tandem-search: pip install tandem-search"),
+        ("tandem.engine", "tandem.Engine needs tandem-search: pip install tandem-search"),
         ("faiss", "tandem.Engine needs faiss: pip install tandem-search"),
     ],
 )
@@ -185,7 +185,7 @@ def test_a_missing_package_is_named_in_one_line(missing: str, told: str) -> None
     """And `import tandem` alone imports nothing of it."""
     program = (
         f"import sys, tandem\nsys.modules[{missing!r}] = None\n"
-        "assert not {'numpy', 'grpc', 'torch', 'embedded.engine'} & set(sys.modules)\n"
+        "assert not {'numpy', 'grpc', 'torch', 'tandem.engine.engine'} & set(sys.modules)\n"
         "from tandem import Engine\n"
     )
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""Opens a folder's services for the engines: what both keep, and how it ends."""
+"""Opens a folder's stages for the engines: what both keep, and how it ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import NoReturn, Self
 
 import structlog
 
-from embedded.loop_thread import EngineClosed, LoopThread
-from embedded.model_folder import ModelFolder
-from embedded.services import InProcessServices
 from tandem.chassis.process.memory import keep_activations
+from tandem.engine.local_stages import LocalStages
+from tandem.engine.loop_thread import EngineClosed, LoopThread
+from tandem.engine.model_folder import ModelFolder
 from tandem.local.data_folder import DataFolder
 from tandem.local.start_refused import StartRefused
 
@@ -60,13 +60,13 @@ class FolderOptions:
 
 
 class OpenFolder:
-    """Holds a folder's services, and the event loop in whose thread they run."""
+    """Holds a folder's stages, and the event loop in whose thread they run."""
 
-    def __init__(self, thread: LoopThread, services: InProcessServices, opened: ExitStack) -> None:
+    def __init__(self, thread: LoopThread, stages: LocalStages, opened: ExitStack) -> None:
         self.thread = thread
-        self.orchestrator = services.orchestrator
-        self.has_pairs = services.has_pairs
-        self._runner = services.runner
+        self.orchestrator = stages.orchestrator
+        self.has_pairs = stages.has_pairs
+        self._runner = stages.runner
         self._opened = opened
         self._process_id = os.getpid()
         self._is_closed = False
@@ -90,16 +90,16 @@ class OpenFolder:
         path = options.folder
         with ExitStack() as opened:
             data = opened.enter_context(DataFolder(path, holder="Engine", remedy="another folder"))
-            services = InProcessServices(
+            stages = LocalStages(
                 partial(ModelFolder.find, path, options.model),
                 _shard_folders(data, options.shards),
                 caches=options.caches,
             )
-            opened.callback(services.close)
+            opened.callback(stages.close)
             thread = LoopThread("tandem-engine")
             opened.callback(thread.close)
-            thread.run(services.start())
-            return cls(thread, services, opened.pop_all())
+            thread.run(stages.start())
+            return cls(thread, stages, opened.pop_all())
 
     def begin_loading(self) -> None:
         """Begins to load the model in the background, which slows down everything else."""
@@ -111,7 +111,7 @@ class OpenFolder:
         self._runner.wait_until_loaded()
 
     async def until_ready(self) -> None:
-        """Does the same in an event loop, any but that of the services."""
+        """Does the same in an event loop, any but that of the stages."""
         self._check_open()
         if not self._runner.is_loaded:
             await asyncio.to_thread(self._runner.wait_until_loaded)

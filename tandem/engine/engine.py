@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from embedded.local import Local
-from embedded.open_folder import FolderOptions, OpenFolder
 from tandem.client import Client
 from tandem.client.arguments import checked_timeout_seconds
+from tandem.engine.local import Local
+from tandem.engine.open_folder import FolderOptions, OpenFolder
 from tandem.errors import IndexNotFound
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Engine(Client):
         ValueError for records that make no gallery.
         """
         # Imported here: no search needs it, and it is a tenth of the import of an engine.
-        from embedded.gallery_report import gallery_index_id, gallery_of, gallery_report
+        from tandem.engine.gallery_report import gallery_index_id, gallery_of, gallery_report
 
         gallery = gallery_of(records, language, captions)
         index_id = gallery_index_id()

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from embedded.hosted_gateway import hosted_gateway
-from embedded.model_folder import ModelFolder
-from embedded.services import InProcessServices, orchestrator_settings
+from merged_svc.hosted_gateway import hosted_gateway
 from orchestrator_svc.assembly import SERVICE_NAMES, make_servicers
-from orchestrator_svc.settings import OrchestratorSettings
+from orchestrator_svc.settings import IN_PROCESS, OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import AttachedServer, serve
 from tandem.chassis.serve.service import ServiceRoom
 from tandem.chassis.settings import load
 from tandem.chassis.telemetry.log import configure, load_log_level_or_exit
 from tandem.chassis.tls import Identity, load_identity_or_exit
+from tandem.engine.local_stages import LocalStages
+from tandem.engine.model_folder import ModelFolder
 from tandem.repository.manifest import Manifest
 
 
@@ -35,7 +35,7 @@ def serve_from_one_process(
     `when_stopping` is called in a thread before the server drains.
 
     `variables` are ORCHESTRATOR_… settings, its address among them, and GATEWAY_… settings, which
-    serve HTTP too if the orchestrator's address is in-process. Raises as InProcessServices and
+    serve HTTP too if the orchestrator's address is in-process. Raises as LocalStages and
     SettingsError.
     """
     # Shards say what they load, before `serve` prepares the process.
@@ -43,39 +43,39 @@ def serve_from_one_process(
     settings = _settings(len(shard_folders), variables)
     identity = load_identity_or_exit()
     gateway = hosted_gateway(variables, identity)
-    services = InProcessServices(
+    stages = LocalStages(
         lambda: ModelFolder(repository, manifest),
         shard_folders,
         caches=caches,
-        orchestrator=settings,
+        settings=settings,
     )
-    asyncio.run(_serve(settings, services, when_ready, when_stopping, identity, gateway))
+    asyncio.run(_serve(settings, stages, when_ready, when_stopping, identity, gateway))
 
 
 async def _serve(
     settings: OrchestratorSettings,
-    services: InProcessServices,
+    stages: LocalStages,
     when_ready: Callable[[], None],
     when_stopping: Callable[[], None],
     identity: Identity | None,
     gateway: AttachedServer | None,
 ) -> None:
     async def warm() -> None:
-        await services.start()
-        await asyncio.to_thread(services.runner.wait_until_loaded)
+        await stages.start()
+        await asyncio.to_thread(stages.runner.wait_until_loaded)
         when_ready()
 
     async def stop() -> None:
         await asyncio.to_thread(when_stopping)
 
     async def close() -> None:
-        await asyncio.to_thread(services.close)
+        await asyncio.to_thread(stages.close)
 
     await serve(
         settings,
         ServiceRoom(
             name="orchestrator",
-            register=make_servicers(services.settings, services.orchestrator).register,
+            register=make_servicers(settings, stages.orchestrator).register,
             service_names=SERVICE_NAMES,
             warm=warm,
             close=close,
@@ -88,10 +88,10 @@ async def _serve(
 
 
 def _settings(shard_count: int, variables: Mapping[str, str]) -> OrchestratorSettings:
-    here = orchestrator_settings(shard_count)
+    here = ",".join([IN_PROCESS] * shard_count)
     wired = {
-        "ORCHESTRATOR_ENCODER_ADDRESS": here.encoder_address,
-        "ORCHESTRATOR_INDEX_ADDRESSES": ",".join(here.index_addresses),
-        "ORCHESTRATOR_RERANK_ADDRESSES": ",".join(here.rerank_addresses),
+        "ORCHESTRATOR_ENCODER_ADDRESS": IN_PROCESS,
+        "ORCHESTRATOR_INDEX_ADDRESSES": here,
+        "ORCHESTRATOR_RERANK_ADDRESSES": here,
     }
     return load(OrchestratorSettings, "ORCHESTRATOR_", {**variables, **wired})

@@ -59,21 +59,21 @@ def ended(module: str, changes: Mapping[str, str]) -> subprocess.CompletedProces
 @pytest.mark.parametrize(
     ("module", "changes", "says"),
     [
-        ("orchestrator_svc", {}, "python -m embedded runs services that are in-process"),
+        ("orchestrator_svc", {}, "python -m merged_svc runs services that are in-process"),
         (
-            "embedded",
+            "merged_svc",
             {"RERANK_STORE_PATH": "store"},
             "RERANK_STORE_PATH: {shard} must stand for the shard's number",
         ),
         (
-            "embedded",
+            "merged_svc",
             {
                 "ORCHESTRATOR_INDEX_ADDRESSES": "127.0.0.1:1,in-process@127.0.0.1:0",
                 "INDEX_STORE_PATH": "store",
             },
             "INDEX_STORE_PATH: {shard} must stand for the shard's number",
         ),
-        ("embedded", {"RERANK_THREAD_COUNT": "0"}, "RERANK_THREAD_COUNT must be at least 1"),
+        ("merged_svc", {"RERANK_THREAD_COUNT": "0"}, "RERANK_THREAD_COUNT must be at least 1"),
     ],
 )
 def test_what_cannot_work_stops_the_start(
@@ -95,7 +95,7 @@ def test_a_room_that_cannot_start_ends_the_process_as_it_ends_its_own(
         ItemStore.open(tmp_path / f"store-{number}", number, count).close()
 
     done = ended(
-        "embedded",
+        "merged_svc",
         {
             "RERANK_MODEL_REPOSITORY": str(tiny_repository),
             "RERANK_STORE_PATH": str(tmp_path / "store-{shard}"),
@@ -103,7 +103,7 @@ def test_a_room_that_cannot_start_ends_the_process_as_it_ends_its_own(
     )
 
     assert done.returncode == 1
-    assert "embedded: " in done.stderr.splitlines()[-1]
+    assert "merged_svc: " in done.stderr.splitlines()[-1]
     assert "3" in done.stderr.splitlines()[-1]
 
 
@@ -114,7 +114,7 @@ def test_a_taken_port_of_operators_is_named(tmp_path: Path, tiny_repository: Pat
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = ended(
-            "embedded",
+            "merged_svc",
             {
                 "ORCHESTRATOR_INDEX_ADDRESSES": f"in-process@{address}",
                 "ORCHESTRATOR_RERANK_ADDRESSES": "127.0.0.1:1",
@@ -137,7 +137,7 @@ def test_a_merged_stack_starts_fewer_processes_with_the_same_variables(tmp_path:
 
     assert merged.service_names() == ["orchestrator"]
     arguments, variables = merged.command("orchestrator")
-    assert arguments == ["-m", "embedded"]
+    assert arguments == ["-m", "merged_svc"]
     assert variables["ORCHESTRATOR_ENCODER_ADDRESS"] == "in-process"
     assert variables["ORCHESTRATOR_RERANK_ADDRESSES"] == "in-process,in-process"
     doors = [f"in-process@127.0.0.1:{port}" for port in ports.index]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from embedded.hosted_rooms import HostedRooms, hosted_rooms
+from merged_svc.hosted_rooms import HostedRooms, hosted_rooms
+from orchestrator_svc.assembly import downstream
 from orchestrator_svc.settings import OrchestratorSettings
-from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.deadline import Deadline
@@ -36,9 +34,12 @@ async def asked(
     rooms: HostedRooms, settings: OrchestratorSettings, number: int
 ) -> ShardDescription:
     """Returns what a shard says of the index, as the orchestrator asks."""
-    async with open_channel("127.0.0.1:1") as other:
-        stages = rooms.stages(settings, other, [other] * 2, [other] * 2)
-        return await stages.shards[number].describe_index(INDEX_ID, Deadline.after(60.0))
+    behind = downstream(settings, None, rooms.hosted)
+    try:
+        return await behind.stages.shards[number].describe_index(INDEX_ID, Deadline.after(60.0))
+    finally:
+        for channel in behind.channels:
+            await channel.close()
 
 
 async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: Path) -> None:
@@ -73,8 +74,8 @@ async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: P
         assert corrupt == [0, 1]
         info = {"service": "index", "shard": "1", "shard_count": "2"}
         assert REGISTRY.get_sample_value("tandem_shard_info", info) == 1
-        channels = [rooms.connect(f"index-{number}", "in-process") for number in range(2)]
-        dependencies = Dependencies(channels[0], channels, [], wait_seconds=60.0)
+        checks = {name: hosted.check for name, hosted in rooms.hosted.items()}
+        dependencies = Dependencies(checks, wait_seconds=60.0)
         with pytest.raises(ServiceUnavailable, match=r"index-1 .*not serving yet"):
             await dependencies.check()
 
@@ -93,9 +94,7 @@ async def test_shards_of_this_process_have_the_orchestrators_map() -> None:
 
 async def is_loaded(rooms: HostedRooms) -> bool:
     """Returns whether the sound shard is serving."""
-    stub: Any = health_pb2_grpc.HealthStub(rooms.connect("index-0", "in-process"))
-    answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=60.0)
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+    return await rooms.hosted["index-0"].check() is None
 
 
 def items_of(shard: str) -> float | None:

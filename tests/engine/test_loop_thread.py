@@ -1,4 +1,4 @@
-"""embedded.loop_thread: what callers get while it ends, from threads and from event loops."""
+"""tandem.engine.loop_thread: what callers get while it ends, from threads and from event loops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from embedded.loop_thread import LoopThread
+from tandem.engine.loop_thread import LoopThread
 
 
 async def forever(begun: threading.Event) -> None:

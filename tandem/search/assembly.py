@@ -1,0 +1,101 @@
+"""Puts the orchestrator together over the stages of a search."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tandem.search.batch_search import BatchSearcher
+from tandem.search.calls.breaker import BreakerRule
+from tandem.search.calls.guarded import GuardedEncoder, GuardedReranker, GuardedShard
+from tandem.search.calls.retry_budget import RetryBudget
+from tandem.search.contents.documents import DocumentScorer
+from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.index_list import IndexList
+from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.orchestrator import Orchestrator
+from tandem.search.rerank.pace import ChunkRule
+from tandem.search.search import Searcher
+from tandem.search.settings import SearchSettings
+from tandem.search.shard_map import ShardMap
+from tandem.search.time_budget import TimeShares
+from tandem.search.writes.ingest import Ingester
+from tandem.search.writes.ingest_stream import IngestStream
+from tandem.search.writes.removal import Remover
+from tandem.stages.encoding import Encoder
+from tandem.stages.reranking import Reranker
+from tandem.stages.shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Holds the stages that the orchestrator calls; shards and their rerankers by number."""
+
+    encoder: GuardedEncoder
+    shards: Sequence[GuardedShard]
+    rerankers: Sequence[GuardedReranker]
+
+
+def guarded_stages(
+    settings: SearchSettings,
+    encoder: Encoder,
+    shards: Sequence[Shard],
+    rerankers: Sequence[Reranker],
+) -> Stages:
+    """Returns stages, here or elsewhere, with circuit breakers and one budget of retries."""
+    budget = RetryBudget(settings.retry_share)
+    rule = BreakerRule(
+        consecutive_count=settings.breaker_consecutive_count,
+        failure_share=settings.breaker_failure_share,
+        probe_seconds=settings.breaker_probe_seconds,
+    )
+    return Stages(
+        GuardedEncoder(encoder, budget, rule),
+        [GuardedShard(each, number, budget, rule) for number, each in enumerate(shards)],
+        [GuardedReranker(each, number, budget, rule) for number, each in enumerate(rerankers)],
+    )
+
+
+def make_orchestrator(settings: SearchSettings, stages: Stages) -> Orchestrator:
+    """Returns the orchestrator over the stages."""
+    encoder, shards, rerankers = stages.encoder, stages.shards, stages.rerankers
+    shard_map = ShardMap(len(shards), settings.shard_map_version)
+    chunk_rule = ChunkRule(
+        seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
+    )
+    searcher = Searcher.over(
+        encoder,
+        shards,
+        rerankers,
+        shard_map,
+        minimum_coverage=settings.minimum_coverage,
+        shares=TimeShares(
+            encode=settings.encode_time_share,
+            retrieval=settings.retrieval_time_share,
+            retrieval_seconds=settings.retrieval_wait_seconds,
+            reserve=settings.reserve_time_share,
+            neighbours=settings.neighbours_time_share,
+        ),
+        chunk_rule=chunk_rule,
+        neighbour_pool_count=settings.neighbour_pool_count,
+    )
+    ingester = Ingester(
+        encoder,
+        shards,
+        shard_map,
+        settings.ingest_batch_timeout_seconds,
+        settings.ingest_encode_batch_count,
+    )
+    return Orchestrator(
+        searcher=searcher,
+        batch_searcher=BatchSearcher(
+            encoder, shards, rerankers, searcher.services, searcher.depth_rules, chunk_rule
+        ),
+        ingest_stream=IngestStream(
+            ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
+        ),
+        remover=Remover(shards, shard_map),
+        survey=IndexSurvey(shards),
+        index_list=IndexList(shards),
+        stored_items=StoredItems(shards, shard_map),
+        documents=DocumentScorer(encoder, rerankers, shard_map),
+        describe_encoder=encoder.describe_model,
+    )
