@@ -6,261 +6,320 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
-from tandem.client.testing.fake_hybrid import FakeHybrid, hybrid_of
 from tandem.client.testing.fake_words import (
+    MODEL,
+    Words,
     content_words,
     item_words,
+    keyword_words,
     match_logit,
     probability,
     similarity,
+    words_of,
 )
-from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
-from tandem.contract.filter_expression import parse_filter
-from tandem.contract.filters import Filter, holds
+from tandem.contract.content import Content, Modality, TextContent
+from tandem.contract.filters import holds
+from tandem.contract.hybrid import HybridRank
 from tandem.contract.identifiers import check_index_id, check_item_id
-from tandem.contract.limits import MAX_RERANK_K, MAX_RETRIEVE_K
+from tandem.contract.limits import MAX_RETRIEVE_K, check_k
+from tandem.contract.search.answer import (
+    NO_SECONDS,
+    Coverage,
+    FoundItem,
+    IngestOutcome,
+    NeighbourSummary,
+    Removal,
+    RerankSummary,
+    SearchResult,
+    ordering_stage,
+)
+from tandem.contract.search.answer_names import (
+    DegradationKind,
+    NeighbourStopReason,
+    RerankStopReason,
+)
+from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.query import (
+    GivenEncoding,
+    HybridRule,
+    PageQuery,
+    SearchQuery,
+    StoredItem,
+    WeightedPart,
+)
+from tandem.contract.search_path import (
+    KeywordState,
+    SearchPath,
+    SearchStrategy,
+    ShardRetrieval,
+)
 from tandem.errors import (
-    ContentMissing,
+    ConsistencyTokenInvalid,
+    CursorInvalid,
     IndexNotFound,
     ItemIdDuplicate,
     ItemNotFound,
-    KOutOfRange,
+    NeighbourModelMissing,
     QueryInvalid,
     TandemError,
     TextEmpty,
 )
-from tandem.v1 import content_pb2, index_service_pb2
-from tandem.v1 import search_service_pb2 as pb
 
-TEXT, IMAGE = content_pb2.MODALITY_TEXT, content_pb2.MODALITY_IMAGE
+_TOKEN = "fake-"
+_RANK_CONSTANT = 60
+
+
+class StoredWords(NamedTuple):
+    """An item that is stored, and the words that stand for it."""
+
+    item: IncomingItem
+    content: Content
+    words: Words
 
 
 class _Part(NamedTuple):
-    """One part of a query."""
-
-    modality: content_pb2.Modality
-    words: frozenset[str]
+    modality: Modality
+    words: Words
     weight: float
-    is_stored: bool = False
 
 
 class FakeIndex:
     """All indexes of one fake; for calls from any thread."""
 
     def __init__(self) -> None:
-        self._indexes: dict[str, dict[str, index_service_pb2.Item]] = {}
+        self._indexes: dict[str, dict[str, StoredWords]] = {}
+        self._cursors: dict[bytes, tuple[SearchResult, str, int]] = {}
+        self._write_count = 0
         self._lock = threading.RLock()
 
-    def store(
-        self, index_id: str, items: Sequence[index_service_pb2.Item]
-    ) -> list[TandemError | None]:
-        """Stores what can be stored, and returns each item's error."""
+    def store(self, index_id: str, items: Sequence[IncomingItem]) -> list[IngestOutcome]:
+        """Stores what can be stored, and returns each item's outcome."""
         check_index_id(index_id)
         counts = Counter(item.item_id for item in items)
         with self._lock:
-            return [self._stored(index_id, item, counts[item.item_id]) for item in items]
+            errors = [self._stored(index_id, item, counts[item.item_id]) for item in items]
+            token = self._new_token()
+        pairs = zip(items, errors, strict=True)
+        return [IngestOutcome(item.item_id, error, token) for item, error in pairs]
 
-    def remove(self, index_id: str, item_ids: Sequence[str]) -> int:
-        """Removes the items that exist, and returns their number."""
+    def remove(self, index_id: str, item_ids: Sequence[str]) -> Removal:
+        """Removes the items that exist."""
         with self._lock:
             items = self._indexes.get(check_index_id(index_id), {})
-            return sum(items.pop(item_id, None) is not None for item_id in item_ids)
+            count = sum(items.pop(item_id, None) is not None for item_id in item_ids)
+            return Removal(count, self._new_token())
 
-    def remove_index(self, index_id: str) -> int:
-        """Removes an index, and returns how many items it had; raises IndexNotFound."""
+    def remove_index(self, index_id: str) -> Removal:
+        """Removes an index; raises IndexNotFound."""
         with self._lock:
-            count = len(self._items(index_id))
+            count = len(self.items(index_id))
             del self._indexes[index_id]
-            return count
+            return Removal(count, self._new_token())
 
-    def item_count(self, index_id: str, modality: int | None) -> int:
-        """Returns how many items of a modality, or of both, there are."""
+    def items(self, index_id: str) -> dict[str, StoredWords]:
+        """Returns the items by id; raises IndexNotFound."""
         with self._lock:
-            items = self._items(index_id).values()
-            return sum(modality in (None, _modality(each)) for each in items)
+            if check_index_id(index_id) not in self._indexes:
+                raise IndexNotFound(index_id=index_id)
+            return dict(self._indexes[index_id])
 
     def index_ids(self) -> list[str]:
         """Returns the ids of the indexes, sorted."""
         with self._lock:
             return sorted(self._indexes)
 
-    def contents(self, index_id: str) -> dict[str, index_service_pb2.Item]:
-        """Returns the items by id; raises IndexNotFound."""
-        with self._lock:
-            return dict(self._items(index_id))
+    def item_count(self, index_id: str, *modalities: Modality) -> int:
+        """Returns how many items of these modalities there are."""
+        return sum(each.content.modality in modalities for each in self.items(index_id).values())
 
-    def ranked(self, request: pb.SearchItemsRequest) -> tuple[list[pb.RankedItem], int, int | None]:
-        """Returns the whole ranking, the target modality, and how many items were scored.
-
-        The number is None if the cross-encoder reads no pair of the query and such items.
-
-        Raises QueryInvalid, ItemNotFound, IndexNotFound, KOutOfRange, FilterInvalid and
-        RankingInvalid.
-        """
-        retrieve_k = _count(request, "retrieve_k", 20, MAX_RETRIEVE_K)
-        rerank_k = _count(request, "rerank_k", 20, MAX_RERANK_K)
-        hybrid = hybrid_of(request)
-        with self._lock:
-            items = self._items(request.index_id)
-            parts = self._parts(request, items)
-            target = request.target_modality or _other_modality(parts)
-            targets = [target]
-            if request.all_modalities_included:
-                targets.append(TEXT if target == IMAGE else IMAGE)
-            wanted = _filter(request)
-            lists = []
-            scored_count = 0
-            for modality in targets:
-                found = [
-                    each
-                    for each in items.values()
-                    if _modality(each) == modality
-                    and (wanted is None or holds(wanted, attributes_from_proto(each.attributes)))
-                ]
-                depth = 0 if request.rerank_disabled else rerank_k
-                ranked, count = _rank(parts, found, (retrieve_k, depth), hybrid)
-                lists.append(ranked)
-                scored_count += count
+    def search(self, query: SearchQuery) -> SearchResult:
+        """Returns the first page of the answer."""
+        for token in query.consistency_tokens:
+            if not token.startswith(_TOKEN):
+                raise ConsistencyTokenInvalid(why="it is not of this fake")
+        if query.neighbours_required:
+            raise NeighbourModelMissing
+        items = self.items(query.index_id)
+        parts = [_part(part, items) for part in query.parts]
+        lists = [_ranked(query, parts, items, modality) for modality in query.modalities]
         merged = [each for each in chain.from_iterable(zip_longest(*lists)) if each is not None]
-        if request.HasField("min_probability"):
-            least = request.min_probability
-            merged = [
-                each
-                for each in merged
-                if each.HasField("match_probability") and each.match_probability >= least
-            ]
-        for rank, each in enumerate(merged, start=1):
-            each.final_rank = rank
-        is_read = any(part.modality != modality for part in parts for modality in targets)
-        return merged, target, scored_count if is_read else None
+        if (least := query.ranking.min_probability) is not None:
+            merged = [each for each in merged if (each.match_probability or -1.0) >= least]
+        count = self.item_count(query.index_id, *query.modalities)
+        degradations = [DegradationKind.NEIGHBOURS_SKIPPED] if query.neighbours_enabled else []
+        searched = KeywordState.SEARCHED if query.hybrid else None
+        path = SearchPath(SearchStrategy.EXACT_SCAN)
+        whole = SearchResult(
+            tuple(replace(each, final_rank=rank) for rank, each in enumerate(merged, start=1)),
+            MODEL.fingerprint,
+            NO_SECONDS,
+            Coverage(1, 1, count, count, {}),
+            _rerank(query, parts, sum(each.match_logit is not None for each in chain(*lists))),
+            tuple(degradations),
+            model_version=1,
+            retrievals=tuple(
+                ShardRetrieval(0, each, path, self.item_count(query.index_id, each), searched)
+                for each in query.modalities
+            ),
+            neighbours=NeighbourSummary(0, NeighbourStopReason.NOT_SERVED, "", {})
+            if query.neighbours_enabled
+            else None,
+        )
+        return self._page(whole, query, query.depth.return_n)
 
-    def _stored(
-        self, index_id: str, item: index_service_pb2.Item, count: int
-    ) -> TandemError | None:
+    def page(self, query: PageQuery) -> SearchResult:
+        """Returns the next page of an earlier answer."""
+        rest, index_id, count = self._cursors.get(query.cursor, (None, "", 0))
+        if rest is None or index_id != query.index_id:
+            raise CursorInvalid(why="it is not of this fake")
+        if query.return_n is not None:
+            check_k("return_n", query.return_n, MAX_RETRIEVE_K)
+        return self._page(rest, query, query.return_n or count)
+
+    def _page(
+        self, whole: SearchResult, query: SearchQuery | PageQuery, count: int
+    ) -> SearchResult:
+        stored = self._indexes.get(query.index_id, {})
+        shown = []
+        for found in whole.items[:count]:
+            if (kept := stored.get(found.item_id)) and query.content_included:
+                found = replace(found, content=kept.content)
+            if kept and (query.content_included or query.attributes_included):
+                found = replace(found, attributes=kept.item.attributes)
+            shown.append(found)
+        cursor = b""
+        if rest := whole.items[count:]:
+            with self._lock:
+                cursor = f"fake-cursor-{len(self._cursors)}".encode()
+                self._cursors[cursor] = (replace(whole, items=rest), query.index_id, count)
+        return replace(whole, items=tuple(shown), next_cursor=cursor)
+
+    def _stored(self, index_id: str, item: IncomingItem, count: int) -> TandemError | None:
         try:
             check_item_id(item.item_id)
             if count > 1:
                 raise ItemIdDuplicate(item_id=item.item_id)
-            check_content(item.content)
+            content = checked_content(item.content)
         except TandemError as error:
             return error
-        kept = index_service_pb2.Item()
-        kept.CopyFrom(item)
+        kept = StoredWords(item, content, item_words(item, content))
         self._indexes.setdefault(index_id, {})[item.item_id] = kept
         return None
 
-    def _items(self, index_id: str) -> dict[str, index_service_pb2.Item]:
-        if check_index_id(index_id) not in self._indexes:
-            raise IndexNotFound(index_id=index_id)
-        return self._indexes[index_id]
-
-    def _parts(
-        self, request: pb.SearchItemsRequest, items: dict[str, index_service_pb2.Item]
-    ) -> list[_Part]:
-        if request.HasField("query"):
-            if request.query_parts:
-                raise QueryInvalid(why="it has query and query_parts; send one of them")
-            check_content(request.query)
-            return [_Part(modality_of(request.query), content_words(request.query), 1.0)]
-        if not request.query_parts:
-            raise QueryInvalid(why="there is none; send a text, an image or an item id")
-        return [_part(part, items) for part in request.query_parts]
+    def _new_token(self) -> str:
+        self._write_count += 1
+        return f"{_TOKEN}{self._write_count}"
 
 
-def check_content(content: content_pb2.Content) -> None:
-    """Raises ContentMissing or TextEmpty."""
-    kind = content.WhichOneof("data")
-    if kind is None:
-        raise ContentMissing
-    if kind == "text" and not content.text.strip():
+def checked_content(content: Content | TandemError) -> Content:
+    """Returns the content; raises its error, and TextEmpty."""
+    if isinstance(content, TandemError):
+        raise content
+    if isinstance(content, TextContent) and not content.text.strip():
         raise TextEmpty
+    return content
 
 
-def modality_of(content: content_pb2.Content) -> content_pb2.Modality:
-    """Returns the modality of a content."""
-    return TEXT if content.WhichOneof("data") == "text" else IMAGE
-
-
-def _part(part: pb.QueryPart, items: dict[str, index_service_pb2.Item]) -> _Part:
-    weight = part.weight if part.HasField("weight") else 1.0
-    match part.WhichOneof("source"):
-        case "content":
-            check_content(part.content)
-            return _Part(modality_of(part.content), content_words(part.content), weight)
-        case "item_id":
-            if part.item_id not in items:
-                raise ItemNotFound(item_id=part.item_id)
-            item = items[part.item_id]
-            return _Part(_modality(item), item_words(item), weight, is_stored=True)
-        case _:
+def _part(part: WeightedPart, items: dict[str, StoredWords]) -> _Part:
+    match part.source:
+        case GivenEncoding():
             raise QueryInvalid(why="the fake of tandem.client.testing has no model for encodings")
+        case StoredItem(item_id):
+            if item_id not in items:
+                raise ItemNotFound(item_id=item_id)
+            found = items[item_id]
+            return _Part(found.content.modality, found.words, part.weight)
+        case content:
+            return _Part(content.modality, content_words(checked_content(content)), part.weight)
 
 
-def _rank(
+def _ranked(
+    query: SearchQuery,
     parts: Sequence[_Part],
-    items: Sequence[index_service_pb2.Item],
-    depths: tuple[int, int],
-    hybrid: FakeHybrid | None,
-) -> tuple[list[pb.RankedItem], int]:
-    """Returns the first by similarity, the scored ones first, and how many are scored."""
-    retrieve_k, rerank_k = depths
+    items: dict[str, StoredWords],
+    modality: Modality,
+) -> list[FoundItem]:
+    """Returns the first by similarity, the scored ones first."""
+    wanted = None if query.filter is None else query.filter.tree
+    found = {
+        item_id: each
+        for item_id, each in items.items()
+        if each.content.modality is modality
+        and (wanted is None or holds(wanted, each.item.attributes))
+    }
     total = sum(abs(part.weight) for part in parts) or 1.0
-    hits = []
-    for item in items:
-        words = item_words(item)
-        sums = sum(part.weight * similarity(part.words, words) for part in parts)
-        hits.append((sums / total, item, words))
-    hits.sort(key=lambda hit: (-hit[0], hit[1].item_id))
-    near_ids = [item.item_id for _, item, _ in hits[:retrieve_k]]
-    ranks = hybrid.ranks(near_ids, items, retrieve_k) if hybrid else {}
-    hit_of = {hit[1].item_id: hit for hit in hits}
+    near = {
+        item_id: sum(part.weight * similarity(part.words, each.words) for part in parts) / total
+        for item_id, each in found.items()
+    }
+    depth = query.depth
+    first = sorted(near, key=lambda each: (-near[each], each))[: depth.retrieve_k]
+    hybrid = _hybrid_ranks(query.hybrid, first, found, depth.retrieve_k) if query.hybrid else {}
+    read = [part for part in parts if part.modality is not modality]
+    rerank_k = depth.rerank_k if read and not query.rerank_disabled else 0
     ranked = []
-    for rank, item_id in enumerate(ranks if hybrid else near_ids, start=1):
-        near, item, words = hit_of[item_id]
-        modality = _modality(item)
-        found = pb.RankedItem(
-            item_id=item.item_id, similarity=near, retrieve_rank=rank, modality=modality, score=near
+    for rank, item_id in enumerate(hybrid or first, start=1):
+        logit = None
+        if rank <= rerank_k:
+            words = max(read, key=lambda part: part.weight).words
+            logit = match_logit(words, found[item_id].words)
+        of_both = hybrid.get(item_id)
+        by_near = near[item_id] if of_both is None else of_both.fused_score
+        ranked.append(
+            FoundItem(
+                item_id,
+                near[item_id],
+                logit,
+                None if logit is None else probability(logit),
+                rank,
+                rank,
+                None,
+                modality=modality,
+                score=by_near if logit is None else logit,
+                hybrid=of_both,
+                ordered_by=ordering_stage(logit, None),
+            )
         )
-        if item_id in ranks:
-            found.hybrid.CopyFrom(ranks[item_id])
-            found.score = found.hybrid.fused_score
-        read = [part for part in parts if part.modality != modality]
-        if read and rank <= rerank_k:
-            logit = match_logit(max(read, key=lambda part: part.weight).words, words)
-            found.match_logit = found.score = logit
-            found.match_probability = probability(logit)
-        is_read = found.HasField("match_logit")
-        found.ordered_by = pb.ORDERING_STAGE_RERANK if is_read else pb.ORDERING_STAGE_RETRIEVE
-        ranked.append(found)
     # A stable sort: ties and unscored items keep their order.
-    ranked.sort(key=lambda each: -each.score if each.HasField("match_logit") else math.inf)
-    return ranked, sum(each.HasField("match_logit") for each in ranked)
+    ranked.sort(key=lambda each: math.inf if each.match_logit is None else -each.match_logit)
+    return ranked
 
 
-def _other_modality(parts: Sequence[_Part]) -> int:
-    modalities = {part.modality for part in parts if not part.is_stored}
-    if len(modalities) != 1:
-        raise QueryInvalid(why="target_modality must be set for items, or for both modalities")
-    return TEXT if modalities == {IMAGE} else IMAGE
+def _hybrid_ranks(
+    rule: HybridRule, near_ids: Sequence[str], items: dict[str, StoredWords], count: int
+) -> dict[str, HybridRank]:
+    """Returns the best of both lists, fused by reciprocal rank whatever fusion is requested."""
+    words = words_of(rule.keywords)
+    scores = {
+        item_id: len(words & keyword_words(each.item, each.content))
+        for item_id, each in items.items()
+    }
+    worded = sorted(filter(scores.get, scores), key=lambda each: (-scores[each], each))[:count]
+    near = {item_id: rank for rank, item_id in enumerate(near_ids, start=1)}
+    by_words = {item_id: rank for rank, item_id in enumerate(worded, start=1)}
+    weights = ((near, 1.0 - rule.keyword_weight), (by_words, rule.keyword_weight))
+    ranks = {
+        item_id: HybridRank(
+            near.get(item_id),
+            by_words.get(item_id),
+            scores[item_id] if item_id in by_words else None,
+            sum(each / (_RANK_CONSTANT + of[item_id]) for of, each in weights if item_id in of),
+        )
+        for item_id in (*near, *by_words)
+    }
+    ordered = sorted(ranks, key=lambda each: (-ranks[each].fused_score, each))
+    return {each: ranks[each] for each in ordered[:count]}
 
 
-def _filter(request: pb.SearchItemsRequest) -> Filter | None:
-    if request.HasField("filter"):
-        return filter_from_proto(request.filter)
-    return parse_filter(request.filter_text) if request.filter_text else None
-
-
-def _count(request: pb.SearchItemsRequest, name: str, default: int, most: int) -> int:
-    if not request.HasField(name):
-        return default
-    value: int = getattr(request, name)
-    if not 1 <= value <= most:
-        raise KOutOfRange(name=name, got=value, low=1, high=most)
-    return value
-
-
-def _modality(item: index_service_pb2.Item) -> content_pb2.Modality:
-    return modality_of(item.content)
+def _rerank(query: SearchQuery, parts: Sequence[_Part], scored_count: int) -> RerankSummary:
+    is_read = any(part.modality is not each for part in parts for each in query.modalities)
+    stop = RerankStopReason.COMPLETE if is_read else RerankStopReason.NOT_APPLICABLE
+    return RerankSummary(
+        scored_count,
+        RerankStopReason.DISABLED if query.rerank_disabled else stop,
+        reranker=MODEL.fingerprint if scored_count else "",
+    )

@@ -2,73 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+from dataclasses import asdict, replace
 from functools import partial
 from types import TracebackType
+from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message
 from typing_extensions import Self
 
-from tandem.client.testing.fake_calls import FakeCalls, error_message
-from tandem.client.testing.fake_contents import FakeContents
-from tandem.client.testing.fake_health import FakeHealth
-from tandem.client.testing.fake_index import IMAGE, TEXT, FakeIndex
-from tandem.client.testing.fake_words import MODEL
+from tandem.client.testing.fake_index import FakeIndex, StoredWords, checked_content
+from tandem.client.testing.fake_words import (
+    MODEL,
+    content_words,
+    embedding_bytes,
+    match_logit,
+    probability,
+    similarity,
+)
+from tandem.contract.attribute_wire import attributes_to_proto
+from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.identifiers import check_item_id
+from tandem.contract.index_description import IndexPart, IndexSummary, ShardIndex
+from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import (
     DEFAULT_PAGE_SIZE,
+    MAX_CONTENT_COUNT,
+    MAX_ITEM_ID_COUNT,
     MAX_PAGE_SIZE,
-    MAX_RETRIEVE_K,
+    MAX_RERANK_K,
     MAX_SEARCH_COUNT,
 )
 from tandem.contract.model_description import model_to_proto
+from tandem.contract.search.answer import Coverage, SearchResult
+from tandem.contract.search.answer_wire import (
+    content_from_proto,
+    content_to_proto,
+    item_error_to_proto,
+    result_to_proto,
+)
+from tandem.contract.search.documents import (
+    Document,
+    DocumentQuery,
+    DocumentScore,
+    ScoredDocuments,
+    document_query_from_proto,
+    scored_to_proto,
+)
+from tandem.contract.search.indexes import (
+    IndexDescription,
+    IndexPage,
+    description_to_proto,
+    page_to_proto,
+)
+from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
+from tandem.contract.search.query import StoredItem
+from tandem.contract.search.query_wire import (
+    page_query_from_proto,
+    query_from_proto,
+    truncation_policy_from_proto,
+)
+from tandem.contract.search_path import KeywordState
 from tandem.errors import (
     BatchSizeOutOfRange,
-    ConsistencyTokenInvalid,
-    CursorInvalid,
-    KOutOfRange,
-    NeighbourModelMissing,
-    RankingInvalid,
+    ItemNotFound,
     TandemError,
+    TokensInvalid,
+    TruncationPolicyInvalid,
 )
 from tandem.v1 import (
+    content_service_pb2,
     content_service_pb2_grpc,
     index_service_pb2,
     model_service_pb2,
     model_service_pb2_grpc,
+    search_service_pb2_grpc,
 )
 from tandem.v1 import search_service_pb2 as pb
-from tandem.v1 import search_service_pb2_grpc as services
 
-_TOKEN = "fake-"
-_CURSOR = b"fake-cursor-"
-_DEFAULT_RETURN_N = 10
+_Request = TypeVar("_Request")
+_Answer = TypeVar("_Answer")
+
+# A HealthCheckResponse whose status is SERVING.
+_SERVING = b"\x08\x01"
 
 
 class FakeServer:
     """A fake of Tandem for callers' tests. Use it in a with statement, or close it.
 
     An item is found by the words that it shares with the query: those of its text, or of an image
-    those of its id, its attributes and its bytes if they are UTF-8. It acts on target_modality,
-    all_modalities_included, the counts, rerank_disabled, min_probability, filters, cursors,
-    content_included, consistency tokens and hybrid, whose words count those that a text or the
-    attribute caption has, always fused by reciprocal rank. It ignores fusion, diversity,
-    adaptive_depth, explained and truncation. ContentService embeds words by their hashes.
+    those of its id, its attributes and its bytes if they are UTF-8. Queries are refused as Tandem
+    does. It ignores fusion, diversity, adaptive_depth, explained and truncation; a hybrid search
+    counts the words that a text or the attribute caption has, and always fuses by reciprocal rank.
+    ContentService embeds words by their hashes.
     """
 
     def __init__(self) -> None:
         """Serves at once; `address` is for a client."""
-        self._calls = FakeCalls()
-        index = FakeIndex()
-        servicer = _FakeServicer(index, self._calls)
+        self._servicer = _FakeServicer()
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
-        services.add_SearchServiceServicer_to_server(servicer, self._server)
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(servicer, self._server)
-        content_service_pb2_grpc.add_ContentServiceServicer_to_server(
-            FakeContents(index, self._calls), self._server
-        )
-        self._server.add_generic_rpc_handlers((FakeHealth(),))
+        both = self._servicer, self._server
+        search_service_pb2_grpc.add_SearchServiceServicer_to_server(*both)
+        model_service_pb2_grpc.add_ModelServiceServicer_to_server(*both)
+        content_service_pb2_grpc.add_ContentServiceServicer_to_server(*both)
+        self._server.add_generic_rpc_handlers((_FakeHealth(),))
         port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
         self.address = f"127.0.0.1:{port}"
@@ -80,8 +121,8 @@ class FakeServer:
         fails any more.
         """
         if times == 0:
-            self._calls.failures.clear()
-        self._calls.failures.extend([error] * times)
+            self._servicer.failures.clear()
+        self._servicer.failures.extend([error] * times)
 
     def close(self) -> None:
         """Stops serving; calls in flight are cancelled."""
@@ -99,19 +140,44 @@ class FakeServer:
         self.close()
 
 
-class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.ModelServiceServicer):
-    """Answers from a FakeIndex."""
+def _answering(
+    method: Callable[[_FakeServicer, _Request], _Answer],
+) -> Callable[[_FakeServicer, _Request, grpc.ServicerContext], _Answer]:
+    """Returns the method of a service, which fails as Tandem's do, or as a test asks."""
 
-    def __init__(self, index: FakeIndex, calls: FakeCalls) -> None:
-        self._index = index
-        self._calls = calls
-        self._write_count = 0
-        self._cursors: dict[bytes, tuple[pb.SearchItemsResponse, str, int]] = {}
+    def answer(
+        servicer: _FakeServicer, request: _Request, context: grpc.ServicerContext
+    ) -> _Answer:
+        return servicer.answered(context, partial(method, servicer, request))
 
-    def SearchItems(
-        self, request: pb.SearchItemsRequest, context: grpc.ServicerContext
-    ) -> pb.SearchItemsResponse:
-        return self._calls.answered(context, lambda: self._search(request))
+    return answer
+
+
+class _FakeServicer(
+    search_service_pb2_grpc.SearchServiceServicer,
+    model_service_pb2_grpc.ModelServiceServicer,
+    content_service_pb2_grpc.ContentServiceServicer,
+):
+    """Converts messages, and answers from a FakeIndex."""
+
+    def __init__(self) -> None:
+        self.failures: deque[TandemError] = deque()
+        self._index = FakeIndex()
+
+    def answered(self, context: grpc.ServicerContext, answer: Callable[[], _Answer]) -> _Answer:
+        """Returns the answer, or ends the call with its error."""
+        try:
+            if self.failures:
+                raise self.failures.popleft()
+            return answer()
+        except TandemError as error:
+            context.set_trailing_metadata((("tandem-reason", error.reason),))
+            context.abort(grpc.StatusCode[error.status], error.message)
+            raise AssertionError("context.abort returned") from error
+
+    @_answering
+    def SearchItems(self, request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        return result_to_proto(self._searched(request))
 
     def StreamSearchItems(
         self, request: pb.StreamSearchItemsRequest, context: grpc.ServicerContext
@@ -119,206 +185,203 @@ class _FakeServicer(services.SearchServiceServicer, model_service_pb2_grpc.Model
         first = pb.SearchItemsRequest()
         first.CopyFrom(request.search)
         first.rerank_disabled = True
-        answer = self._calls.answered(context, lambda: self._search(first))
-        answer.ClearField("next_cursor")
+        found = self.answered(context, lambda: replace(self._searched(first), next_cursor=b""))
+        answer = result_to_proto(found)
         yield pb.StreamSearchItemsResponse(phase=pb.SEARCH_PHASE_RETRIEVED, answer=answer)
-        answer = self._calls.answered(context, lambda: self._search(request.search))
+        answer = self.answered(context, lambda: result_to_proto(self._searched(request.search)))
         yield pb.StreamSearchItemsResponse(phase=pb.SEARCH_PHASE_FINAL, answer=answer)
 
-    def BatchSearchItems(
-        self, request: pb.BatchSearchItemsRequest, context: grpc.ServicerContext
-    ) -> pb.BatchSearchItemsResponse:
-        return self._calls.answered(context, lambda: self._batch(request))
+    @_answering
+    def BatchSearchItems(self, request: pb.BatchSearchItemsRequest) -> pb.BatchSearchItemsResponse:
+        _check_count("searches", len(request.searches), MAX_SEARCH_COUNT)
+        return pb.BatchSearchItemsResponse(results=map(self._batch_result, request.searches))
 
     def IngestItems(
         self, request_iterator: Iterator[pb.IngestItemsRequest], context: grpc.ServicerContext
     ) -> Iterator[pb.IngestItemsResponse]:
         for request in request_iterator:
-            yield self._calls.answered(context, partial(self._ingest, request))
+            batch = asyncio.run(batch_from_proto(request))
+            store = partial(self._index.store, batch.index_id, batch.items)
+            yield outcomes_to_proto(self.answered(context, store))
 
-    def RemoveItems(
-        self, request: pb.RemoveItemsRequest, context: grpc.ServicerContext
-    ) -> pb.RemoveItemsResponse:
-        return self._calls.answered(
-            context,
-            lambda: pb.RemoveItemsResponse(
-                removed_count=self._index.remove(request.index_id, request.item_ids),
-                consistency_token=self._new_token(),
-            ),
+    @_answering
+    def RemoveItems(self, request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
+        removal = self._index.remove(request.index_id, request.item_ids)
+        return pb.RemoveItemsResponse(
+            removed_count=removal.removed_count, consistency_token=removal.consistency_token
         )
 
-    def RemoveIndex(
-        self, request: pb.RemoveIndexRequest, context: grpc.ServicerContext
-    ) -> pb.RemoveIndexResponse:
-        return self._calls.answered(
-            context,
-            lambda: pb.RemoveIndexResponse(
-                removed_count=self._index.remove_index(request.index_id),
-                consistency_token=self._new_token(),
-                is_complete=True,
-            ),
+    @_answering
+    def RemoveIndex(self, request: pb.RemoveIndexRequest) -> pb.RemoveIndexResponse:
+        return pb.RemoveIndexResponse(**asdict(self._index.remove_index(request.index_id)))
+
+    @_answering
+    def DescribeIndex(self, request: pb.DescribeIndexRequest) -> pb.DescribeIndexResponse:
+        return description_to_proto(self._described(request.index_id))
+
+    @_answering
+    def ListIndexes(self, request: pb.ListIndexesRequest) -> pb.ListIndexesResponse:
+        ids, last = _page(self._index.index_ids(), request)
+        return page_to_proto(IndexPage(tuple(map(self._summary, ids)), last))
+
+    @_answering
+    def DescribeModel(self, request: Message) -> model_service_pb2.DescribeModelResponse:
+        return model_service_pb2.DescribeModelResponse(model=model_to_proto(MODEL))
+
+    @_answering
+    def FetchItems(
+        self, request: content_service_pb2.FetchItemsRequest
+    ) -> content_service_pb2.FetchItemsResponse:
+        _check_count("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
+        item_ids = list(map(check_item_id, dict.fromkeys(request.item_ids)))
+        stored = self._index.items(request.index_id)
+        return content_service_pb2.FetchItemsResponse(
+            items=[_item(each, stored[each]) for each in item_ids if each in stored]
         )
 
-    def DescribeIndex(
-        self, request: pb.DescribeIndexRequest, context: grpc.ServicerContext
-    ) -> pb.DescribeIndexResponse:
-        return self._calls.answered(context, lambda: self._described(request.index_id))
+    @_answering
+    def ListItems(
+        self, request: content_service_pb2.ListItemsRequest
+    ) -> content_service_pb2.ListItemsResponse:
+        if request.page_token:
+            check_item_id(request.page_token)
+        ids, last = _page(sorted(self._index.items(request.index_id), key=str.encode), request)
+        return content_service_pb2.ListItemsResponse(item_ids=ids, next_page_token=last)
 
-    def ListIndexes(
-        self, request: pb.ListIndexesRequest, context: grpc.ServicerContext
-    ) -> pb.ListIndexesResponse:
-        return self._calls.answered(context, lambda: self._listed(request))
-
-    def DescribeModel(
-        self, request: Message, context: grpc.ServicerContext
-    ) -> model_service_pb2.DescribeModelResponse:
-        return self._calls.answered(
-            context, lambda: model_service_pb2.DescribeModelResponse(model=model_to_proto(MODEL))
+    @_answering
+    def EmbedContents(
+        self, request: content_service_pb2.EmbedContentsRequest
+    ) -> content_service_pb2.EmbedContentsResponse:
+        _check_count("contents", len(request.contents), MAX_CONTENT_COUNT)
+        _check_policy(truncation_policy_from_proto(request.truncation_policy))
+        response = content_service_pb2.EmbedContentsResponse(
+            model_fingerprint=MODEL.fingerprint, model_version=1
         )
-
-    def _search(self, request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
-        for token in request.consistency_tokens:
-            if not token.startswith(_TOKEN):
-                raise ConsistencyTokenInvalid(why="it is not of this fake")
-        whole, index_id, return_n = self._cursors.get(request.cursor, (None, "", _DEFAULT_RETURN_N))
-        if request.HasField("return_n"):
-            return_n = request.return_n
-        if not 1 <= return_n <= MAX_RETRIEVE_K:
-            raise KOutOfRange(name="return_n", got=return_n, low=1, high=MAX_RETRIEVE_K)
-        if request.cursor:
-            if whole is None or index_id != request.index_id:
-                raise CursorInvalid(why="it is not of this fake")
-        else:
-            whole = self._whole(request)
-        return self._page(request, whole, return_n)
-
-    def _whole(self, request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
-        if request.neighbours_required and not request.neighbours_enabled:
-            raise RankingInvalid(why="neighbours_required needs neighbours_enabled")
-        if request.neighbours_required:
-            raise NeighbourModelMissing
-        ranked, target, scored_count = self._index.ranked(request)
-        modality = None if request.all_modalities_included else target
-        item_count = self._index.item_count(request.index_id, modality)
-        is_read = scored_count is not None
-        stop = pb.RERANK_STOP_COMPLETE if is_read else pb.RERANK_STOP_NOT_APPLICABLE
-        whole = pb.SearchItemsResponse(
-            items=ranked,
-            model_fingerprint=MODEL.fingerprint,
-            coverage=_whole_coverage(item_count),
-            rerank=pb.RerankSummary(
-                reranked_depth=scored_count,
-                stop=pb.RERANK_STOP_DISABLED if request.rerank_disabled else stop,
-                reranker=MODEL.fingerprint if scored_count else "",
-            ),
-            model_version=1,
-        )
-        searched = index_service_pb2.KEYWORD_STATE_SEARCHED if request.HasField("hybrid") else None
-        for each in (target,) if modality else (TEXT, IMAGE):
-            whole.retrievals.add(
-                modality=each,
-                item_count=self._index.item_count(request.index_id, each),
-                keyword_state=searched,
-            )
-        if request.neighbours_enabled:
-            whole.neighbours.stop = pb.NEIGHBOUR_STOP_NOT_SERVED
-            whole.degradations.append(pb.DEGRADATION_NEIGHBOURS_SKIPPED)
-        return whole
-
-    def _described(self, index_id: str) -> pb.DescribeIndexResponse:
-        parts = [
-            index_service_pb2.IndexPart(
-                modality=modality,
-                item_count=self._index.item_count(index_id, modality),
-                index_type="Flat",
-                device="cpu",
-            )
-            for modality in (TEXT, IMAGE)
-        ]
-        item_count = sum(part.item_count for part in parts)
-        return pb.DescribeIndexResponse(
-            model_fingerprint=MODEL.fingerprint,
-            embedding_dimension=MODEL.embedding_dimension,
-            shards=[
-                pb.ShardIndex(parts=parts, keyword_state=index_service_pb2.KEYWORD_STATE_DISABLED)
-            ],
-            coverage=_whole_coverage(item_count),
-        )
-
-    def _listed(self, request: pb.ListIndexesRequest) -> pb.ListIndexesResponse:
-        size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
-        if not 1 <= size <= MAX_PAGE_SIZE:
-            raise BatchSizeOutOfRange(name="page_size", got=size, low=1, high=MAX_PAGE_SIZE)
-        later = [each for each in self._index.index_ids() if each > request.page_token]
-        return pb.ListIndexesResponse(
-            indexes=[
-                index_service_pb2.IndexSummary(
-                    index_id=each,
-                    model_fingerprint=MODEL.fingerprint,
-                    text_count=self._index.item_count(each, TEXT),
-                    image_count=self._index.item_count(each, IMAGE),
-                )
-                for each in later[:size]
-            ],
-            next_page_token=later[size - 1] if len(later) > size else "",
-        )
-
-    def _page(
-        self, request: pb.SearchItemsRequest, whole: pb.SearchItemsResponse, return_n: int
-    ) -> pb.SearchItemsResponse:
-        page = pb.SearchItemsResponse()
-        page.CopyFrom(whole)
-        rest = list(page.items)[return_n:]
-        del page.items[return_n:]
-        if request.content_included or request.attributes_included:
-            stored = self._index.contents(request.index_id)
-            for found in page.items:
-                if found.item_id in stored:
-                    if request.content_included:
-                        found.content.CopyFrom(stored[found.item_id].content)
-                    for name, value in stored[found.item_id].attributes.items():
-                        found.attributes[name].CopyFrom(value)
-        if rest:
-            left = pb.SearchItemsResponse()
-            left.CopyFrom(whole)
-            del left.items[:]
-            left.items.extend(rest)
-            page.next_cursor = _CURSOR + str(len(self._cursors)).encode()
-            self._cursors[page.next_cursor] = (left, request.index_id, return_n)
-        return page
-
-    def _batch(self, request: pb.BatchSearchItemsRequest) -> pb.BatchSearchItemsResponse:
-        count = len(request.searches)
-        if not 1 <= count <= MAX_SEARCH_COUNT:
-            raise BatchSizeOutOfRange(name="searches", got=count, low=1, high=MAX_SEARCH_COUNT)
-        response = pb.BatchSearchItemsResponse()
-        for search in request.searches:
+        for content in request.contents:
             result = response.results.add()
             try:
-                result.response.CopyFrom(self._search(search))
+                words = content_words(checked_content(content_from_proto(content)))
+                result.embedding.values = embedding_bytes(words)
             except TandemError as error:
-                result.error.CopyFrom(error_message(error))
+                result.error.CopyFrom(item_error_to_proto(error))
         return response
 
-    def _ingest(self, request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
-        response = pb.IngestItemsResponse()
-        errors = self._index.store(request.index_id, request.items)
-        for item, error in zip(request.items, errors, strict=True):
-            result = response.results.add(item_id=item.item_id)
-            if error is not None:
-                result.error.CopyFrom(error_message(error))
-        response.consistency_token = self._new_token()
-        return response
+    @_answering
+    def ScoreDocuments(
+        self, request: content_service_pb2.ScoreDocumentsRequest
+    ) -> content_service_pb2.ScoreDocumentsResponse:
+        return scored_to_proto(self._scored(document_query_from_proto(request)))
 
-    def _new_token(self) -> str:
-        self._write_count += 1
-        return f"{_TOKEN}{self._write_count}"
+    def _searched(self, request: pb.SearchItemsRequest) -> SearchResult:
+        if request.cursor:
+            return self._index.page(page_query_from_proto(request))
+        return self._index.search(query_from_proto(request))
+
+    def _batch_result(self, request: pb.SearchItemsRequest) -> pb.BatchSearchResult:
+        try:
+            return pb.BatchSearchResult(response=result_to_proto(self._searched(request)))
+        except TandemError as error:
+            return pb.BatchSearchResult(error=item_error_to_proto(error))
+
+    def _described(self, index_id: str) -> IndexDescription:
+        count = self._index.item_count
+        parts = [IndexPart(modality=each, item_count=count(index_id, each)) for each in Modality]
+        total = count(index_id, *Modality)
+        return IndexDescription(
+            MODEL.fingerprint,
+            MODEL.embedding_dimension,
+            (ShardIndex(0, parts, KeywordState.DISABLED),),
+            (),
+            Coverage(1, 1, total, total, {}),
+        )
+
+    def _summary(self, index_id: str) -> IndexSummary:
+        counts = (
+            self._index.item_count(index_id, each) for each in (Modality.TEXT, Modality.IMAGE)
+        )
+        return IndexSummary(index_id, MODEL.fingerprint, *counts)
+
+    def _scored(self, query: DocumentQuery) -> ScoredDocuments:
+        _check_count("documents", len(query.documents), MAX_RERANK_K)
+        _check_policy(query.truncation_policy)
+        checked_content(query.query)
+        scores = tuple(self._score(query, each) for each in query.documents)
+        is_reranked = any(each.match_logit is not None for each in scores)
+        reranker = MODEL.fingerprint if is_reranked else ""
+        return ScoredDocuments(scores, MODEL.fingerprint, reranker, InferenceCost())
+
+    def _score(self, query: DocumentQuery, document: Document | TandemError) -> DocumentScore:
+        near = None
+        if isinstance(document, StoredItem):
+            stored = self._index.items(query.index_id).get(document.item_id)
+            if stored is None:
+                error = ItemNotFound(item_id=document.item_id)
+                return DocumentScore(None, None, None, error)
+            content, words = stored.content, stored.words
+            if content.modality is query.query.modality:
+                raise TokensInvalid.of_same_modality(document.item_id)
+        else:
+            try:
+                content = checked_content(document)
+            except TandemError as error:
+                return DocumentScore(None, None, None, error)
+            words = content_words(content)
+            near = similarity(content_words(query.query), words)
+        if content.modality is query.query.modality:
+            return DocumentScore(None, None, near)
+        logit = match_logit(content_words(query.query), words)
+        return DocumentScore(logit, probability(logit), near)
 
 
-def _whole_coverage(item_count: int) -> pb.Coverage:
-    return pb.Coverage(
-        answered_shard_count=1,
-        shard_count=1,
-        covered_item_count=item_count,
-        item_count=item_count,
+class _FakeHealth(grpc.GenericRpcHandler):
+    """Says that the fake serves; otherwise each client's connection would log an error.
+
+    It needs no package that has the messages of health checks.
+    """
+
+    def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Returns the handler of a health check; None for another call."""
+        if call.method == "/grpc.health.v1.Health/Watch":
+            return grpc.unary_stream_rpc_method_handler(_watch)
+        if call.method == "/grpc.health.v1.Health/Check":
+            return grpc.unary_unary_rpc_method_handler(lambda _request, _context: _SERVING)
+        return None
+
+
+def _watch(_request: bytes, _context: grpc.ServicerContext, send: Callable[[bytes], None]) -> None:
+    # The call stays open, and takes no thread.
+    send(_SERVING)
+
+
+# As grpcio-health-checking has it.
+_watch.experimental_non_blocking = True  # type: ignore[attr-defined]
+
+
+def _item(item_id: str, stored: StoredWords) -> index_service_pb2.Item:
+    return index_service_pb2.Item(
+        item_id=item_id,
+        content=content_to_proto(stored.content),
+        attributes=attributes_to_proto(stored.item.attributes),
     )
+
+
+def _page(
+    ids: Sequence[str], request: pb.ListIndexesRequest | content_service_pb2.ListItemsRequest
+) -> tuple[list[str], str]:
+    """Returns the sorted ids of a page, and its last if there are more."""
+    size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
+    _check_count("page_size", size, MAX_PAGE_SIZE)
+    left = [each for each in ids if each.encode() > request.page_token.encode()]
+    return left[:size], left[size - 1] if len(left) > size else ""
+
+
+def _check_count(name: str, count: int, high: int) -> None:
+    if not 1 <= count <= high:
+        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)
+
+
+def _check_policy(policy: TruncationPolicy) -> None:
+    if policy is TruncationPolicy.BEST_WINDOW:
+        raise TruncationPolicyInvalid(
+            policy="BEST_WINDOW", why="it makes several embeddings of a text"
+        )

@@ -6,10 +6,15 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable
+from typing import TypeAlias
 
+from tandem.contract.attributes import AttributeValue
+from tandem.contract.content import Content, ImageContent, TextContent
 from tandem.contract.model_description import ModelDescription
-from tandem.v1 import attribute_pb2, content_pb2, index_service_pb2
+from tandem.contract.search.ingest import IncomingItem
+
+Words: TypeAlias = frozenset[str]
 
 _DIMENSION = 64
 
@@ -25,53 +30,55 @@ MODEL = ModelDescription(
 )
 
 
-def content_words(content: content_pb2.Content) -> frozenset[str]:
+def content_words(content: Content) -> Words:
     """Returns the words of a text, or of the bytes of an image if they are UTF-8."""
-    if content.WhichOneof("data") == "text":
-        return words_of(content.text)
-    return words_of(content.image.decode("utf-8", "ignore"))
+    match content:
+        case TextContent(text):
+            return words_of(text)
+        case ImageContent(image_bytes):
+            return words_of(image_bytes.decode("utf-8", "ignore"))
+        case _:
+            return frozenset()
 
 
-def item_words(item: index_service_pb2.Item) -> frozenset[str]:
+def item_words(item: IncomingItem, content: Content) -> Words:
     """Returns the words of an item's content; for an image also of its id and attributes."""
-    words = content_words(item.content)
-    if item.content.WhichOneof("data") == "text":
+    words = content_words(content)
+    if isinstance(content, TextContent):
         return words
-    attribute_texts = [_attribute_text(value) for value in item.attributes.values()]
-    return words.union(words_of(item.item_id), *map(words_of, attribute_texts))
+    return words.union(words_of(item.item_id), *map(_attribute_words, item.attributes.values()))
 
 
-def keyword_words(item: index_service_pb2.Item) -> frozenset[str]:
+def keyword_words(item: IncomingItem, content: Content) -> Words:
     """Returns the words that a hybrid search finds an item by: its text's and its caption's."""
-    caption = item.attributes.get("caption")
-    text = _attribute_text(caption) if caption else ""
-    return words_of(f"{item.content.text} {text}")
+    words = _attribute_words(item.attributes.get("caption", ""))
+    return words | content_words(content) if isinstance(content, TextContent) else words
 
 
-def embedding(words: AbstractSet[str]) -> content_pb2.Embedding:
-    """Returns words hashed into a vector of unit length; without any, one of their own."""
-    values = [0.0 if words else 1.0] + [0.0] * (_DIMENSION - 1)
-    for word in words:
-        values[zlib.crc32(word.encode()) % _DIMENSION] += 1.0
-    length = math.hypot(*values)
-    return content_pb2.Embedding(
-        values=struct.pack(f"<{_DIMENSION}f", *(each / length for each in values))
-    )
-
-
-def words_of(text: str) -> frozenset[str]:
+def words_of(text: str) -> Words:
     """Returns the different words of a text: letters and digits, in lower case."""
     return frozenset(re.findall(r"[^\W_]+", text.lower()))
 
 
-def similarity(query: AbstractSet[str], item: AbstractSet[str]) -> float:
+def embedding_bytes(words: Iterable[str]) -> bytes:
+    """Returns words hashed into a vector of unit length; without any, one of their own."""
+    values = [0.0] * _DIMENSION
+    for word in words:
+        values[zlib.crc32(word.encode()) % _DIMENSION] += 1.0
+    if not any(values):
+        values[0] = 1.0
+    length = math.hypot(*values)
+    return struct.pack(f"<{_DIMENSION}f", *(each / length for each in values))
+
+
+def similarity(query: Words, item: Words) -> float:
     """Returns the share of common words: the cosine of both as vectors of 0 and 1."""
     if not query or not item:
         return 0.0
     return len(query & item) / math.sqrt(len(query) * len(item))
 
 
-def match_logit(query: AbstractSet[str], item: AbstractSet[str]) -> float:
+def match_logit(query: Words, item: Words) -> float:
     """Returns a logit from -4, for no common word, to 4 for the same words."""
     every = query | item
     return 8.0 * len(query & item) / len(every) - 4.0 if every else -4.0
@@ -82,5 +89,6 @@ def probability(logit: float) -> float:
     return 1.0 / (1.0 + math.exp(-logit))
 
 
-def _attribute_text(value: attribute_pb2.AttributeValue) -> str:
-    return " ".join([value.text, *value.texts.values])
+def _attribute_words(value: AttributeValue) -> Words:
+    texts = value if isinstance(value, tuple) else (value,)
+    return words_of(" ".join(each for each in texts if isinstance(each, str)))
