@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from tokenizers import Tokenizer
 
-from tandem.files.json_object import check_file, read_object, shown
+from tandem.files.json_object import check_file, read_object
 from tandem.modeling.config import JointConfig
 from tandem.texts.special_tokens import special_tokens
 from tandem.texts.tokenizer_file import check_tokenizer, read_tokenizer_file
@@ -56,27 +56,20 @@ class CheckpointFiles:
         missing = [name for name in (WEIGHTS, CONFIG, TOKENIZER) if not (folder / name).is_file()]
         if missing:
             raise ValueError(f"{folder} is not a checkpoint: {_what_it_is(folder, missing)}")
+        reading = ""
         try:
             check_file(folder / WEIGHTS)
             fields = read_object(folder / CONFIG)
-        except ValueError as error:
-            raise ValueError(f"{folder} is not a checkpoint of this version: {error}") from error
-        zoo = fields.pop("zoo", None)
-        try:
-            if zoo is not None and not isinstance(zoo, dict):
-                raise ValueError(f"zoo is {shown(zoo)}, not an object")
+            zoo = fields.pop("zoo", None)
+            reading = f"{CONFIG}: "
             config = JointConfig.of_fields(fields)
-        except ValueError as error:
-            raise ValueError(
-                f"{folder} is not a checkpoint of this version: {CONFIG}: {error}"
-            ) from error
-        try:
+            reading = f"{TOKENIZER}: "
             tokenizer = read_tokenizer_file(folder / TOKENIZER)
             special_tokens(tokenizer)
             check_tokenizer(tokenizer, config.vocabulary_size)
         except ValueError as error:
             raise ValueError(
-                f"{folder} is not a checkpoint of this version: {TOKENIZER}: {error}"
+                f"{folder} is not a checkpoint of this version: {reading}{error}"
             ) from error
         with (folder / WEIGHTS).open("rb") as file:
             return cls(config, tokenizer, file_digest(file, "sha256").hexdigest(), zoo)

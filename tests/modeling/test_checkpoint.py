@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
-from tests.modeling.published.test_published_fields import LFS_POINTER
+from tests.modeling.published.test_published_checkpoint import LFS_POINTER
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 

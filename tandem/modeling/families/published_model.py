@@ -48,11 +48,6 @@ class BiEncoderParts:
     has_image_tokens: bool = False
     """Whether `embed_image` also returns the tokens that this model's `score_pair` reads."""
 
-    @property
-    def pixels(self) -> ImageRules:
-        """Returns the rules of the pixels that it reads; ValueError for a model of regions."""
-        return _pixels(self.image)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CrossEncoderParts:
@@ -66,11 +61,6 @@ class CrossEncoderParts:
     image: ImageRules | RegionRules
     image_token_count: int
     token_width: int
-
-    @property
-    def pixels(self) -> ImageRules:
-        """Returns the rules of the pixels that it reads; ValueError for a model of regions."""
-        return _pixels(self.image)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,9 +104,3 @@ class PublishedModel:
     """How the family's authors combine both scores: BLIP adds them."""
     notes: tuple[str, ...] = field(default=())
     """What the user should read when the model is added, one sentence each."""
-
-
-def _pixels(rules: ImageRules | RegionRules) -> ImageRules:
-    if isinstance(rules, RegionRules):
-        raise ValueError(f"it reads {rules}, and no pixels")
-    return rules

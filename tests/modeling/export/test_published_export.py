@@ -13,6 +13,7 @@ import torch
 
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.exported import ExportedModel, ExportMismatch
+from tandem.modeling.export.lowered import lowered_part
 from tandem.modeling.export.pooled_tokens import pooled, pooled_count
 from tandem.modeling.export.published_export import export_published, published_modules
 from tandem.modeling.export.published_manifest import PublishedPair, published_manifest
@@ -23,7 +24,6 @@ from tandem.pictures.image_rules import Fit
 from tandem.repository.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
-    Manifest,
     model_file,
     read_manifest,
 )
@@ -126,14 +126,16 @@ def test_two_families_have_their_own_rules(
     assert manifest.tokenizers.keys() == {"tokenizer.json", "pair_tokenizer.json"}
     # BLIP adds its own similarity; SigLIP's scale is unknown.
     assert manifest.default_fusion == "none"
+    described = manifest.checkpoint["models"]
+    assert [each["family"] for each in described] == ["siglip", "blip"]
+    assert described[1]["files_sha256"] == blip.files_sha256
+    assert set(manifest.licence.split(" and ")) == {siglip.licence, blip.licence}
 
 
-def test_no_part_names_a_device(models: dict[str, PublishedModel], tmp_path: Path) -> None:
+def test_no_part_names_a_device(clip_repository: Path) -> None:
     """transformers makes masks and positions on the way, which must be where the input is."""
-    manifest = export_published(models["clip"], tmp_path, Precision.FP16)
-
-    for part in manifest.models:
-        graph = str(torch.jit.load(str(model_file(tmp_path, part))).inlined_graph)
+    for part in read_manifest(clip_repository).models:
+        graph = str(torch.jit.load(str(model_file(clip_repository, part))).inlined_graph)
         constants = re.findall(r'(%\S+) : Device = prim::Constant\[value="cpu"\]', graph)
         assert not [each for each in constants if graph.count(f"{each}, ") > 0]
 
@@ -151,21 +153,17 @@ def test_a_cross_encoder_alone_finds_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_lower_precision_is_near(models: dict[str, PublishedModel], tmp_path: Path) -> None:
-    manifest = export_published(models["clip"], tmp_path, Precision.INT8)
-    files = {name: model_file(tmp_path, name) for name in manifest.models}
-    lower = ExportedModel.load(manifest, files).parts["text_encoder"]
-    ids = torch.randint(0, 30, (4, 8), generator=torch.Generator().manual_seed(0))
+@torch.inference_mode()
+def test_lower_precision_is_near(models: dict[str, PublishedModel]) -> None:
     bi_encoder = models["clip"].bi_encoder
     assert bi_encoder is not None
+    ids = torch.randint(0, 30, (4, 8), generator=torch.Generator().manual_seed(0))
+    whole = bi_encoder.embed_text(ids, torch.ones_like(ids))
 
-    with torch.inference_mode():
-        cosines = (lower(ids, torch.ones_like(ids)) * bi_encoder.embed_text(ids, ids * 0 + 1)).sum(
-            -1
-        )
+    lower = lowered_part(bi_encoder.embed_text, Precision.INT8)(ids, torch.ones_like(ids))
 
-    assert cosines.min() > 0.99
-    assert {each.dtype for each in bi_encoder.embed_text.parameters()} == {torch.float32}
+    assert 0.99 < (lower * whole).sum(-1).min() < 1 - 1e-7
+    assert torch.equal(bi_encoder.embed_text(ids, torch.ones_like(ids)), whole)  # is left alone
 
 
 def test_outputs_of_other_weights_are_noticed(
@@ -321,22 +319,3 @@ def test_an_archive_in_int8_is_refused_before_anything_is_written(
     with pytest.raises(ValueError, match="leave --pt2 out"):
         export_published(models["clip"], tmp_path, Precision.INT8, with_pt2=True)
     assert list(tmp_path.iterdir()) == []
-
-
-def described(manifest: Manifest) -> list[str]:
-    """The families of a manifest's checkpoint."""
-    return [each["family"] for each in manifest.checkpoint["models"]]
-
-
-def test_the_manifest_says_what_was_exported(
-    models: dict[str, PublishedModel], pair_repository: Path
-) -> None:
-    manifest = read_manifest(pair_repository)
-
-    assert described(manifest) == ["siglip", "blip"]
-    files = manifest.checkpoint["models"][1]["files_sha256"]
-    assert files == models["blip"].files_sha256
-    assert set(manifest.licence.split(" and ")) == {
-        models["siglip"].licence,
-        models["blip"].licence,
-    }

@@ -19,6 +19,7 @@ from tandem.modeling.families.reader import read_published_model
 from tandem.pictures.image import decode_image
 from tandem.pictures.image_rules import ImageRules
 from tandem.texts.text_rules import TextRules
+from tests.support.modeling.library_embeddings import pixel_rules
 from tests.support.modeling.published_cross_encoders import WORD_COUNT
 
 Published = Callable[[str], Path]
@@ -38,7 +39,7 @@ def test_pixels_and_ids_are_those_of_the_library(published: Published, name: str
 
     for file in files:
         wanted = _library_pixels(published(name), file)
-        assert torch.allclose(scale(_pixels(file, parts.pixels)), wanted, atol=1e-5)
+        assert torch.allclose(scale(_pixels(file, pixel_rules(parts))), wanted, atol=1e-5)
     ids, mask = _rows(model, parts.text)
     library = _library_rows(published(name))
     library_ids = library["input_ids"]
@@ -54,7 +55,7 @@ def test_blip_embeds_as_transformers_does(published: Published) -> None:
     parts = model.bi_encoder
     assert parts is not None
     files = [_png(70, 33), _png(32, 32)]
-    pixels = torch.cat([_pixels(file, parts.pixels) for file in files])
+    pixels = torch.cat([_pixels(file, pixel_rules(parts)) for file in files])
 
     image, _ = parts.embed_image(pixels)
     text = parts.embed_text(*_rows(model, parts.text))
@@ -148,7 +149,7 @@ def _image_part(model: PublishedModel) -> Any:
 def _scores(model: PublishedModel, file: bytes) -> Tensor:
     parts = model.cross_encoder
     assert parts is not None
-    output = _image_part(model)(_pixels(file, parts.pixels))
+    output = _image_part(model)(_pixels(file, pixel_rules(parts)))
     tokens = output[1] if isinstance(output, tuple) else output
     tokens = tokens.expand(len(TEXTS), -1, -1)
     mask = torch.ones(tokens.shape[:2], dtype=torch.int64)

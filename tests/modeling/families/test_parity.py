@@ -23,7 +23,11 @@ from tandem.pictures.image_rules import Fit, ImageRules
 from tandem.texts.text import TextPreprocessor
 from tandem.texts.text_rules import TextRules
 from tandem.texts.visible_text import visible_text
-from tests.support.modeling.library_embeddings import library_pictures, library_texts
+from tests.support.modeling.library_embeddings import (
+    library_pictures,
+    library_texts,
+    pixel_rules,
+)
 from tests.support.modeling.odd_contents import odd_pictures, odd_texts
 from tests.support.modeling.published_pairs import change_json
 
@@ -137,7 +141,7 @@ def test_pictures_are_embedded_as_the_library_embeds_them(
 ) -> None:
     parts = parts_of(read(name))
     files, pictures = zip(*odd_pictures(), strict=True)
-    inputs = pixels(files, parts.pixels)
+    inputs = pixels(files, pixel_rules(parts))
     theirs = library_pictures(published(name), pictures)
     example = two(inputs[0])
     for form in FORMS:
@@ -253,7 +257,7 @@ def test_another_fit_is_another_picture(
     parts = parts_of(read(name))
     file, picture = odd_pictures(10)[9]
     theirs = library_pictures(published(name), [picture])
-    other = Fit.CROP if parts.pixels.fit is Fit.SQUASH else Fit.SQUASH
+    other = Fit.CROP if pixel_rules(parts).fit is Fit.SQUASH else Fit.SQUASH
     for fit in (other, Fit.LETTERBOX):
-        inputs = pixels([file], replace(parts.pixels, fit=fit))
+        inputs = pixels([file], replace(pixel_rules(parts), fit=fit))
         assert distance(embedded(parts.embed_image, inputs), theirs) > 100 * CLOSE

@@ -9,6 +9,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from tandem.modeling.families.published_model import BiEncoderParts, CrossEncoderParts
+from tandem.pictures.image_rules import ImageRules
+
 
 @torch.inference_mode()
 def library_texts(folder: Path, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -58,3 +61,9 @@ def _tokenizer(folder: Path, is_siglip: bool) -> Any:
             tokenizer_file=str(folder / "tokenizer.json"), pad_token="</s>"
         )
     return AutoTokenizer.from_pretrained(folder)
+
+
+def pixel_rules(parts: BiEncoderParts | CrossEncoderParts) -> ImageRules:
+    """Returns the rules of the pixels that a model reads."""
+    assert isinstance(parts.image, ImageRules)
+    return parts.image
