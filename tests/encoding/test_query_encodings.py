@@ -140,6 +140,14 @@ async def test_one_text_by_two_policies_is_two_encodings(stub: EncoderServiceStu
     assert again.cost.cache_hit_count == 1
 
 
+async def test_a_refused_query_is_refused_again(stub: EncoderServiceStub) -> None:
+    """Errors are not kept; the encodings of the same request are."""
+    for miss_count in (2, 1):
+        response = await ask(stub, DOGS, TextContent(""))
+        assert reasons(response) == ["", "TEXT_EMPTY"]
+        assert response.cost.cache_miss_count == miss_count
+
+
 async def test_fifty_equal_concurrent_queries_are_one_inference(
     stub: EncoderServiceStub,
 ) -> None:

@@ -120,6 +120,17 @@ async def test_contents_that_do_not_fit_are_refused_with_a_remedy(
     assert type(error_from_rpc(caught.value, "it")) is errors.AnswerTooLarge
 
 
+async def test_each_answer_of_a_stream_has_its_own_room(stub: SearchServiceStub) -> None:
+    """They are two messages; contents of the first are not read again for the second."""
+    answers = [
+        response.answer
+        async for response in stub.StreamSearchItems(pb.StreamSearchItemsRequest(search=asked(6)))
+    ]
+
+    assert [len(answer.items) for answer in answers] == [6, 6]
+    assert all(item.content.image for answer in answers for item in answer.items)
+
+
 async def test_searches_of_a_batch_share_the_room_of_its_one_message(
     stub: SearchServiceStub,
 ) -> None:
@@ -133,6 +144,16 @@ async def test_searches_of_a_batch_share_the_room_of_its_one_message(
     too_large = errors_pb_reason("ANSWER_TOO_LARGE")
     assert set(reasons) == {0, too_large}
     assert reasons[3] == too_large
+
+
+async def test_searches_of_a_batch_that_fit_alone_do_not_all_fail(stub: SearchServiceStub) -> None:
+    """One reads its contents after the other: side by side, each could take a part of the room."""
+    request = pb.BatchSearchItemsRequest(searches=[asked(7)] * 6)
+
+    response = await stub.BatchSearchItems(request, timeout=TIMEOUT_SECONDS)
+
+    found = [len(result.response.items) for result in response.results]
+    assert sorted(found) == [0, 0, 0, 0, 0, 7]
 
 
 async def test_a_cursor_that_names_one_item_many_times_reads_nothing(

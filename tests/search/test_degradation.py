@@ -140,6 +140,16 @@ async def test_a_dead_cross_encoder_gets_no_calls_after_a_few_searches() -> None
     await holds_with_longer_times(check)
 
 
+async def test_a_missing_shard_is_flagged_as_well_as_in_the_coverage(filled: Stack) -> None:
+    """Its rerank_svc, which is not called, is not flagged."""
+    await filled.stop_shard(1)
+    async with door(filled) as stub:
+        found = await answer(stub)
+
+    assert list(found.degradations) == [pb.DEGRADATION_SHARDS_MISSING]
+    assert found.coverage.answered_shard_count == 1
+
+
 async def test_a_dead_shard_is_not_waited_for_after_a_few_searches() -> None:
     """It hangs: the first searches wait their share for it, later ones do not call it."""
 

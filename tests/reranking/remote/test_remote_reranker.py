@@ -14,6 +14,7 @@ from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import (
     DeadlineExceeded,
     ImageUnreadable,
+    ModelMismatch,
     ModelOutputInvalid,
     ModelUnavailable,
     QueryContentMissing,
@@ -204,6 +205,15 @@ async def test_probabilities_are_calibrated_apart_from_logits(shard: RemoteShard
     [raw] = expected("two dogs", "i-0")
     logit = np.log(raw / (1 - raw))
     assert relevances(scored) == [pytest.approx(1 / (1 + np.exp(1 - 2 * logit)))]
+
+
+async def test_another_models_index_is_refused(shard: RemoteShard) -> None:
+    """The bi-encoder's fingerprint is the index's, as with a model in Triton."""
+    with remote_api() as api:
+        async with reranker_of(api, shard) as reranker:
+            with pytest.raises(ModelMismatch):
+                await reranker.score(INDEX_ID, "another", [asked(WORDS, "i-0")], SECONDS)
+    assert not api.requests
 
 
 def sent(uri: str) -> tuple[str, Image.Image]:

@@ -237,6 +237,18 @@ async def test_a_neighbour_model_that_fails_leaves_the_order(
     assert type(error) is refused
 
 
+@pytest.mark.parametrize("scores", [[0.1, 0.2], [float("nan")] * 4, [1.5] * 4])
+async def test_nan_scores_are_not_ranked_by(filled: Stack, scores: Sequence[float]) -> None:
+    """Too few, NaN, and no cosines."""
+    for shard in filled.shards:
+        shard.graph_scores = scores
+    async with door(filled) as stub:
+        found = await answer(stub, search())
+
+    assert found.neighbours.stop == pb.NEIGHBOUR_STOP_OUTPUT_INVALID
+    assert ids(found) == IMAGES[:1:-1]
+
+
 async def test_another_rerank_service_takes_over(filled: Stack) -> None:
     """Any can score any graph, whichever is asked first."""
     filled.shards[0].before["ScoreGraph"] = raising(errors.InternalFault(why="a bug"))
@@ -335,3 +347,15 @@ async def test_rerank_services_that_do_not_answer_are_not_without_a_model(filled
 
     assert found.neighbours.stop == pb.NEIGHBOUR_STOP_UNAVAILABLE
     assert isinstance(error, errors.NeighboursUnavailable)
+
+
+async def test_of_both_modalities_the_other_is_ordered(filled: Stack) -> None:
+    """Texts found by a text stay as retrieved."""
+    async with door(filled) as stub:
+        found = await answer(stub, search(all_modalities_included=True, return_n=16))
+
+    kinds = {
+        item.modality for item in found.items if item.ordered_by == pb.ORDERING_STAGE_NEIGHBOURS
+    }
+    assert found.neighbours.scored_count == 4
+    assert kinds == {content_pb2.MODALITY_IMAGE}

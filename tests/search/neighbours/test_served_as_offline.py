@@ -134,6 +134,18 @@ def test_a_query_that_the_index_holds_is_scored_as_offline(
         assert worst(served, CORPUS.offline_scores(model, modality, number)) <= 1e-5
 
 
+@pytest.mark.parametrize("modality", list(Modality))
+def test_directions_of_equal_size_are_distinguished(tmp_path: Path, modality: Modality) -> None:
+    """A masked node more selects the network, and changes no score."""
+    model = tiny_leaprr("code", image_query_neighbours=5)
+    manifest = exported(model, tmp_path)
+
+    served = served_scores(CORPUS, CORPUS.of(modality)[2], modality, manifest, tmp_path)
+
+    assert (manifest.text_query.node_count, manifest.image_query.node_count) == (6, 7)
+    assert worst(served, CORPUS.offline_scores(model, modality, 2)) <= 1e-5
+
+
 # Graphs with the query as a pillar are in test_a_query_that_the_index_holds_is_scored_as_offline.
 @pytest.mark.parametrize("modality", list(Modality))
 @pytest.mark.parametrize("includes_query", [pytest.param(True, marks=pytest.mark.slow), False])

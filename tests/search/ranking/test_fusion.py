@@ -91,6 +91,31 @@ def test_an_unscored_item_keeps_its_similarity(
             assert [term.name for term in fusion.score_terms(hit)] == ["similarity"]
 
 
+def test_a_pool_of_equals_gets_the_middle() -> None:
+    hits = [Hit("a", 0.3), Hit("b", 0.3)]
+    matches = {"a": Match(0.0, 0.5), "b": Match(2.0, 0.9)}
+    rule = RankingRule(fusion=FusionMethod.NORMALISED_ADD, cross_encoder_weight=0.25)
+
+    fusion = Fusion(rule, hits, matches)
+
+    assert [fusion.score(hit) for hit in hits] == [0.75 * 0.5, 0.75 * 0.5 + 0.25]
+
+
+def test_the_sum_with_the_logit_is_not_bounded_as_that_with_the_probability_is() -> None:
+    hits = [Hit("a", 0.9), Hit("b", 0.1)]
+    matches = {"a": match(6.0), "b": match(9.0)}
+
+    by_logit, by_probability = (
+        Fusion(RankingRule(fusion=method, cross_encoder_weight=1 / 3), hits, matches)
+        for method in (FusionMethod.LOGIT_ADD, FusionMethod.ADD)
+    )
+
+    # Both probabilities are almost 1, so that there similarity decides.
+    assert [by_logit.score(hit) for hit in hits] == pytest.approx([2.6, 3.2 - 0.4 / 3])
+    assert by_probability.score(hits[0]) > by_probability.score(hits[1])
+    assert by_logit.relevance(hits[0]) == by_probability.relevance(hits[0])
+
+
 def test_the_cross_encoder_alone_scores_by_its_logit() -> None:
     fusion = Fusion(RankingRule(), [Hit("a", 0.3)], {"a": Match(2.0, 0.88)})
 

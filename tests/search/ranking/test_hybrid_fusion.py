@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from tandem.contract.hybrid import HybridFusion, HybridRank
 from tandem.contract.search.query import HybridRule
 from tandem.search.ranking.hybrid_fusion import (
+    distribution_scores,
     fused_hits,
+    reciprocal_ranks,
+    z_scores,
 )
 from tandem.stages.hit import Hit, KeywordHit
 
@@ -92,3 +95,9 @@ def test_every_fusion_is_finite_and_keeps_the_order_of_a_list(
     assert all(math.isfinite(hit.retrieval_score) for hit in order)
     values = [hit.similarity for hit in order]
     assert values == sorted(values, reverse=True)
+
+
+def test_equal_scores_are_the_middle() -> None:
+    assert z_scores([3.0, 3.0]) == [0.0, 0.0]
+    assert distribution_scores([3.0]) == [0.5]
+    assert reciprocal_ranks([]) == []

@@ -319,6 +319,22 @@ async def test_the_rule_is_requested_once(filled: Stack) -> None:
     assert sum(len(shard.requests("DescribeModel")) for shard in filled.shards) == 1
 
 
+@pytest.mark.parametrize("fingerprint", [None, "model-b"])
+async def test_without_a_rule_a_search_is_reranked_in_full(
+    filled: Stack, fingerprint: str | None
+) -> None:
+    """No rerank_svc describes a rule, or it is another model's."""
+    if fingerprint:
+        describe(filled, RULE, fingerprint)
+    for shard in filled.shards:
+        shard.logits["image-01"] = 9.0
+
+    answer = await search(filled, adaptive_depth=True)
+
+    assert answer.rerank.reranked_depth == ITEM_COUNT
+    assert answer.rerank.stop is RerankStopReason.COMPLETE
+
+
 async def test_candidates_are_scored_by_the_version_that_encoded_the_query(filled: Stack) -> None:
     """Every chunk on every shard is, though the shards serve other versions by now; the answer says
     so.

@@ -260,3 +260,13 @@ async def test_the_truncation_policy_reaches_the_encoder_and_text_use_is_returne
         assert stored(behind) == {"long", "short"}
         [request] = behind.encoder.requests("EncodeContents")
         assert request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE  # type: ignore[attr-defined]
+
+
+async def test_an_item_has_no_windows() -> None:
+    async with stack() as behind:
+        with pytest.raises(errors.TruncationPolicyInvalid, match="split the text"):
+            await downstream.ingest(
+                behind.ingester, [text("a")], truncation_policy=TruncationPolicy.BEST_WINDOW
+            )
+
+        assert not behind.encoder.calls
