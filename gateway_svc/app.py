@@ -1,8 +1,8 @@
-"""Puts the routes together: the application that the HTTP server runs."""
+"""Lists the routes, and puts them together: the application that the HTTP server runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from starlette.responses import RedirectResponse, Response
@@ -16,12 +16,12 @@ from gateway_svc.edge import Edge
 from gateway_svc.faults import NOTHING_HERE, HttpRefusal, problem
 from gateway_svc.http_call import Operation
 from gateway_svc.openapi import openapi_document
-from gateway_svc.protocols.rpc import rpc_operations
+from gateway_svc.protocols.rpc import rpc_routes
 from gateway_svc.rest.embeddings import embeddings
 from gateway_svc.rest.indexes import get_index, list_indexes
 from gateway_svc.rest.items import delete_item, get_item, list_items, put_items, remove_items
 from gateway_svc.rest.models import get_model, list_models
-from gateway_svc.rest.rerank import rerank, rerank_of_cohere
+from gateway_svc.rest.rerank import rerank
 from gateway_svc.rest.search import search
 from gateway_svc.settings import GatewaySettings
 from gateway_svc.upstream import Upstream
@@ -55,29 +55,30 @@ class GatewayApp:
         await self._edge(scope, receive, send)
 
 
-OPERATIONS: Sequence[Operation] = (
-    search,
-    put_items,
-    list_items,
-    remove_items,
-    get_item,
-    delete_item,
-    list_indexes,
-    get_index,
-    list_models,
-    get_model,
-    rerank,
-    rerank_of_cohere,
-    embeddings,
-    *rpc_operations(),
-)
+ROUTES: Mapping[str, Operation] = {
+    "POST /v1/search": search,
+    "PUT /v1/items": put_items,
+    "GET /v1/items": list_items,
+    "POST /v1/items:remove": remove_items,
+    "GET /v1/items/{item_id:path}": get_item,
+    "DELETE /v1/items/{item_id:path}": delete_item,
+    "GET /v1/indexes": list_indexes,
+    "GET /v1/indexes/{index_id}": get_index,
+    "GET /v1/models": list_models,
+    "GET /v1/models/{model_id:path}": get_model,
+    "POST /v1/rerank": rerank,
+    "POST /v2/rerank": rerank,  # Cohere's second version
+    "POST /v1/embeddings": embeddings,
+    **rpc_routes(),
+}
 
 
 def _routes(admitted: Callable[[Operation], ASGIApp]) -> list[BaseRoute]:
     apps: dict[str, dict[str, ASGIApp]] = {}
-    for each in OPERATIONS:
-        apps.setdefault(each.path, {})[each.http_method] = admitted(each)
-    described = ((each.path, each.http_method, each.description) for each in OPERATIONS)
+    for route, operation in ROUTES.items():
+        http_method, path = route.split()
+        apps.setdefault(path, {})[http_method] = admitted(operation)
+    described = {route: (each.name, each.description) for route, each in ROUTES.items()}
     document = Response(openapi_document(described), media_type="application/json")
     apps["/openapi.json"] = {"GET": document}
     apps["/docs"] = {"GET": RedirectResponse("/docs/", HTTPStatus.PERMANENT_REDIRECT)}

@@ -1,8 +1,9 @@
 """Defines an operation of the HTTP API, and one call of it.
 
-An operation is a function below its path, its method of the contract and its description:
+An operation is a function below its method of the contract and its description; `app` has the
+paths:
 
-    @operation("GET /v1/indexes", search_method("ListIndexes"), answer=reference(...))
+    @operation(search_method("ListIndexes"), answer=reference(...))
     async def list_indexes(call: HttpCall) -> Response:
         return await call.answered(pb.ListIndexesRequest())
 """
@@ -149,10 +150,8 @@ Refuse = Callable[[TandemError | HttpRefusal, Request], Response]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One HTTP method of one path, which calls one method of the contract."""
+    """Calls one method of the contract."""
 
-    path: str
-    http_method: str
     method: Method
     name: str
     """Labels its metrics."""
@@ -165,7 +164,6 @@ class Operation:
 
 
 def operation(
-    line: str,
     method: Method,
     *,
     answer: Schema,
@@ -173,23 +171,20 @@ def operation(
     parameters: Sequence[Schema] = (),
     refuse: Refuse = lambda error, _: problem(error),
 ) -> Callable[[Serve], Operation]:
-    """Makes an operation of a function; `line` has its HTTP method and path.
+    """Makes an operation of a function.
 
     Its name is the function's, and its summary the first line of its docstring.
     """
-    http_method, path = line.split()
 
     def made(serve: Serve) -> Operation:
         name: str = serve.__name__
-        description = describe(f"{name}_{http_method}", (serve.__doc__ or "").split("\n")[0])
+        description = describe((serve.__doc__ or "").split("\n")[0])
         description["responses"]["200"] = answer if "content" in answer else json_answer(answer)
         if body is not None:
             description["requestBody"] = json_body(body)
         if parameters:
             description["parameters"] = list(parameters)
         return Operation(
-            path=path,
-            http_method=http_method,
             method=method,
             name=name,
             description=description,
@@ -202,10 +197,9 @@ def operation(
     return made
 
 
-def describe(operation_id: str, summary: str) -> Schema:
+def describe(summary: str) -> Schema:
     """Returns what OpenAPI says of every operation."""
     return {
-        "operationId": operation_id.lower(),
         "summary": summary,
         "responses": {"default": problem_answer("A refusal or a fault")},
     }

@@ -15,9 +15,9 @@ from uvicorn import Config, Server
 from gateway_svc.app import GatewayApp
 from gateway_svc.connection import LimitedConnection
 from gateway_svc.settings import GatewaySettings
-from tandem.chassis.settings import SettingsError
-from tandem.chassis.tls import Identity
+from tandem.chassis.tls import Identity, ServerContexts
 
+_ALPN = "http/1.1"
 _BACKLOG = 512
 # asyncio takes no 0.
 _LEAST_HANDSHAKE_SECONDS = 0.1
@@ -85,31 +85,20 @@ def _listening(address: str) -> socket.socket:
 
 def _followed(identity: Identity) -> ssl.SSLContext:
     """Returns a context that hands each handshake on to one of the current files."""
-    shown, current, has_changed = identity.certificates(), _http_context(identity), False
+    contexts = ServerContexts(identity, _ALPN)
 
     def hand_on(connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> int | None:
-        nonlocal shown, current, has_changed
-        certificates = identity.certificates()
-        if certificates is not shown:
-            # Between two writes the files do not match; the next handshake looks again.
-            with contextlib.suppress(SettingsError):
-                current = _http_context(identity)
-                shown, has_changed = certificates, True
-        if has_changed and connection.session_reused and identity.is_client_certificate_required:
+        current = contexts.current()
+        is_resumed = contexts.have_changed and connection.session_reused
+        if is_resumed and identity.is_client_certificate_required:
             # Of TLS 1.2, whose sessions by id cannot be turned off.
             return ssl.ALERT_DESCRIPTION_UNKNOWN_CA
         connection.context = current
         return None
 
-    first = _http_context(identity)
+    first = identity.server_context(_ALPN)
     first.sni_callback = hand_on
     # A resumed session shows no certificate again, and would outlive its authority.
     first.num_tickets = 0
     first.options |= ssl.OP_NO_TICKET
     return first
-
-
-def _http_context(identity: Identity) -> ssl.SSLContext:
-    context = identity.server_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context

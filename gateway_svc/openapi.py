@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -33,11 +33,19 @@ _WELL_KNOWN: dict[str, Schema] = {
 }
 
 
-def openapi_document(operations: Iterable[tuple[str, str, Schema]]) -> bytes:
-    """Returns the document of operations, each a path, an HTTP method and its description."""
+def openapi_document(operations: Mapping[str, tuple[str, Schema]]) -> bytes:
+    """Returns the document of operations, each a name and a description, by their routes."""
     paths: dict[str, dict[str, Schema]] = {}
-    for path, http_method, description in operations:
-        paths.setdefault(path.replace(":path}", "}"), {})[http_method.lower()] = description
+    operation_ids: set[str] = set()
+    for route, (name, description) in operations.items():
+        http_method, path = route.split()
+        operation_id = f"{name}_{http_method}".lower()
+        if operation_id in operation_ids:
+            # The same at the path of another version.
+            operation_id += f"_{path.split('/')[1]}"
+        operation_ids.add(operation_id)
+        described = {"operationId": operation_id, **description}
+        paths.setdefault(path.replace(":path}", "}"), {})[http_method.lower()] = described
     return json.dumps(
         {
             "openapi": "3.1.0",

@@ -21,12 +21,10 @@ _CONNECT_TYPES = connect.UNARY_TYPES | connect.STREAM_TYPES
 _FRAMING_BYTES = 4 * 1024
 
 
-def rpc_operations() -> list[Operation]:
-    """Returns an operation of each public method, in every protocol."""
-    return [
-        Operation(
-            path=path,
-            http_method="POST",
+def rpc_routes() -> dict[str, Operation]:
+    """Returns an operation of each public method, in every protocol, by its route."""
+    return {
+        f"POST {path}": Operation(
             method=method,
             name=method.name,
             description=_description(method),
@@ -35,7 +33,7 @@ def rpc_operations() -> list[Operation]:
             max_body_bytes=_max_body_bytes,
         )
         for path, method in METHODS.items()
-    ]
+    }
 
 
 async def _serve(call: HttpCall) -> Response:
@@ -67,9 +65,7 @@ def _max_body_bytes(method: Method, headers: Headers) -> int:
 
 def _description(method: Method) -> Schema:
     """Describes Connect's JSON; a stream of answers has another content type."""
-    described = describe(
-        f"{method.name}_POST", f"{method.name} of the gRPC API, in every protocol."
-    )
+    described = describe(f"{method.name} of the gRPC API, in every protocol.")
     error = {"type": "object", "properties": {"code": TEXT}}
     default = json_answer(error, "Connect's error")
     # An unknown content type names no protocol, so that the error is one of plain HTTP.

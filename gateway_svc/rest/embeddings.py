@@ -58,7 +58,6 @@ def _refusal(error: TandemError | HttpRefusal, _: Request) -> Response:
 
 
 @operation(
-    "POST /v1/embeddings",
     content_method("EmbedContents"),
     body=_REQUEST,
     answer=_ANSWER,

@@ -14,7 +14,6 @@ _INDEX_ID = parameter("index_id", "path", TEXT | {"minLength": 1}, "the index")
 
 
 @operation(
-    "GET /v1/indexes",
     search_method("ListIndexes"),
     parameters=[*PAGE_PARAMETERS, FULL_COVERAGE],
     answer=reference(pb.ListIndexesResponse),
@@ -29,7 +28,6 @@ async def list_indexes(call: HttpCall) -> Response:
 
 
 @operation(
-    "GET /v1/indexes/{index_id}",
     search_method("DescribeIndex"),
     parameters=[_INDEX_ID, FULL_COVERAGE],
     answer=reference(pb.DescribeIndexResponse),

@@ -47,7 +47,7 @@ _BATCH: Schema = closed_object(
 _STORED: Schema = {"type": "object", "required": ["results", "consistency_token"]}
 
 
-@operation("PUT /v1/items", search_method("IngestItems"), body=_BATCH, answer=_STORED)
+@operation(search_method("IngestItems"), body=_BATCH, answer=_STORED)
 async def put_items(call: HttpCall) -> Response:
     """Stores a batch.
 
@@ -72,7 +72,6 @@ put_items.description["responses"]["207"] = json_answer(_STORED)
 
 
 @operation(
-    "GET /v1/items/{item_id:path}",
     content_method("FetchItems"),
     parameters=[_ITEM_ID, _INDEX_ID],
     answer=reference(index_service_pb2.Item),
@@ -90,7 +89,6 @@ async def get_item(call: HttpCall) -> Response:
 
 
 @operation(
-    "GET /v1/items",
     content_method("ListItems"),
     parameters=[_INDEX_ID, *PAGE_PARAMETERS],
     answer=reference(content_service_pb2.ListItemsResponse),
@@ -104,7 +102,6 @@ async def list_items(call: HttpCall) -> Response:
 
 
 @operation(
-    "DELETE /v1/items/{item_id:path}",
     search_method("RemoveItems"),
     parameters=[_ITEM_ID, _INDEX_ID, _REQUEST_ID],
     answer=reference(pb.RemoveItemsResponse),
@@ -116,7 +113,6 @@ async def delete_item(call: HttpCall) -> Response:
 
 
 @operation(
-    "POST /v1/items:remove",
     search_method("RemoveItems"),
     body=reference(pb.RemoveItemsRequest),
     answer=reference(pb.RemoveItemsResponse),

@@ -26,14 +26,13 @@ _MODELS: Schema = {
 _MODEL_ID = parameter("model_id", "path", TEXT | {"minLength": 1}, "the model")
 
 
-@operation("GET /v1/models", model_method("DescribeModel"), answer=_MODELS)
+@operation(model_method("DescribeModel"), answer=_MODELS)
 async def list_models(call: HttpCall) -> Response:
     """Lists the one model that is served, by its fingerprint, as embeddings name it."""
     return JSONResponse({"object": "list", "data": [await _served_model(call)]})
 
 
 @operation(
-    "GET /v1/models/{model_id:path}",
     model_method("DescribeModel"),
     parameters=[_MODEL_ID],
     answer=_MODEL,

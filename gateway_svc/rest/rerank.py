@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -53,7 +52,7 @@ _ANSWER: Schema = {
 }
 
 
-@operation("POST /v1/rerank", content_method("ScoreDocuments"), body=_RERANK, answer=_ANSWER)
+@operation(content_method("ScoreDocuments"), body=_RERANK, answer=_ANSWER)
 async def rerank(call: HttpCall) -> Response:
     """Sorts documents by how well they match a query.
 
@@ -89,14 +88,6 @@ async def rerank(call: HttpCall) -> Response:
             "meta": {"api_version": {"version": "1"}, "tokens": {"input_tokens": token_count}},
         }
     )
-
-
-rerank_of_cohere = replace(
-    rerank,
-    path="/v2/rerank",
-    description=rerank.description | {"operationId": "rerank_post_9"},
-)
-"""The same at the path of Cohere's second version."""
 
 
 def _count(members: dict[str, Any], document_count: int) -> int:

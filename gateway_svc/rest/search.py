@@ -45,7 +45,7 @@ _ANSWER: Schema = json_answer(reference(pb.SearchItemsResponse))
 _ANSWER["content"][EVENTS_TYPE] = {"schema": TEXT}
 
 
-@operation("POST /v1/search", search_method("SearchItems"), body=_SEARCH, answer=_ANSWER)
+@operation(search_method("SearchItems"), body=_SEARCH, answer=_ANSWER)
 async def search(call: HttpCall) -> Response:
     """Searches. `query` may be a text, and `filter` too, in the form of `--where`.
 

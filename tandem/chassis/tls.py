@@ -6,6 +6,7 @@ pair that does not match, as between two writes, leaves the previous one in use.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import time
@@ -101,14 +102,14 @@ class Identity:
         self._show_in(context)
         return context
 
-    def server_context(self) -> ssl.SSLContext:
+    def server_context(self, alpn_protocol: str = "h2") -> ssl.SSLContext:
         """Returns a server's SSL context, which requires client certificates if configured.
 
         Raises SettingsError if the files do not match.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["h2"])
+        context.set_alpn_protocols([alpn_protocol])
         self._show_in(context)
         authorities = self.certificates().authorities
         try:
@@ -144,6 +145,31 @@ class Identity:
             return Certificates(*(Path(path).read_bytes() for path in self._paths))
         except (OSError, ssl.SSLError) as error:
             raise SettingsError(f"{chain}, {key}, {authorities}: {error}") from error
+
+
+class ServerContexts:
+    """Makes a server's SSL contexts by the current files.
+
+    New files need a new context, because authorities cannot be removed from one.
+    """
+
+    def __init__(self, identity: Identity, alpn_protocol: str = "h2") -> None:
+        """Raises SettingsError if the files do not match."""
+        self._identity = identity
+        self._alpn_protocol = alpn_protocol
+        self._certificates = identity.certificates()
+        self._context = identity.server_context(alpn_protocol)
+        self.have_changed = False
+
+    def current(self) -> ssl.SSLContext:
+        """Returns the context of the current files, or of the last ones that matched."""
+        certificates = self._identity.certificates()
+        if certificates is not self._certificates:
+            # Between two writes the files do not match; the next call checks again.
+            with contextlib.suppress(SettingsError):
+                self._context = self._identity.server_context(self._alpn_protocol)
+                self._certificates, self.have_changed = certificates, True
+        return self._context
 
 
 class Rotation:

@@ -12,7 +12,6 @@ import contextlib
 import os
 import signal
 import socket
-import ssl
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any
 import tandem.chassis.telemetry.plain_structlog  # noqa: F401
 from tandem.chassis.settings import SettingsError, load, setting
 from tandem.chassis.telemetry.log import get_logger
-from tandem.chassis.tls import Identity, TlsSettings
+from tandem.chassis.tls import Identity, ServerContexts, TlsSettings
 
 log = get_logger()
 
@@ -57,8 +56,7 @@ class TlsProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         # Accepted sockets without a transport yet.
         self._shaking_hands: set[socket.socket] = set()
-        self._certificates = identity.certificates()
-        self._context = identity.server_context()
+        self._contexts = ServerContexts(identity)
 
     @property
     def port(self) -> int:
@@ -157,23 +155,10 @@ class TlsProxy:
         transport, _ = await loop.connect_accepted_socket(
             lambda: protocol,
             accepted,
-            ssl=self._current_context(),
+            ssl=self._contexts.current(),
             ssl_handshake_timeout=_HANDSHAKE_SECONDS,
         )
         return _End(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
-
-    def _current_context(self) -> ssl.SSLContext:
-        """Returns an SSL context of the current files, or of the last ones that matched.
-
-        New files need a new context, because authorities cannot be removed from one.
-        """
-        certificates = self._identity.certificates()
-        if certificates is not self._certificates:
-            # Between two writes the files do not match; the next call checks again.
-            with contextlib.suppress(SettingsError):
-                self._context = self._identity.server_context()
-                self._certificates = certificates
-        return self._context
 
     def _is_let_in(self, writer: asyncio.StreamWriter) -> bool:
         names = self._identity.peer_names

@@ -3,6 +3,6 @@
 - `log`, `withheld`: one JSON object a line, and what of an exception is never in it
 - `plain_structlog`: imports structlog quickly
 - `metrics`: what Prometheus scrapes
-- `tracing`, `trace_ids`: W3C trace context and OpenTelemetry's spans
+- `tracing`: W3C trace context and OpenTelemetry's spans
 - `request_id`: the id of one request in every service
 """

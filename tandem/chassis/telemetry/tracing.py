@@ -76,6 +76,9 @@ class TraceContext:
 _current: contextvars.ContextVar[TraceContext | None] = contextvars.ContextVar(
     "tandem_trace", default=None
 )
+_chosen: contextvars.ContextVar[int | None] = contextvars.ContextVar(
+    "tandem_chosen_trace", default=None
+)
 
 
 class Tracing:
@@ -133,8 +136,9 @@ class Tracing:
         if self._tracer is None:
             raise AssertionError("without a provider there is no span")
         context = Context() if parent is None else _otel_context(parent)
-        with _chosen(trace_id):
-            span = self._tracer.start_span(name, context, kind, attributes)
+        choice = _chosen.set(int(trace_id, 16) if trace_id else None)
+        span = self._tracer.start_span(name, context, kind, attributes)
+        _chosen.reset(choice)
         own = _context_of(span)
         token = _current.set(own)
         try:
@@ -220,8 +224,13 @@ def provider_of(service: str, exporter: SpanExporter, sampler: Sampler) -> Trace
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
-    from tandem.chassis.telemetry.trace_ids import ChosenTraceIds
+    class ChosenTraceIds(RandomIdGenerator):
+        """Gives a span without a parent the trace id that its caller chose, or a random one."""
+
+        def generate_trace_id(self) -> int:
+            return _chosen.get() or super().generate_trace_id()
 
     is_named = "OTEL_SERVICE_NAME" in os.environ or SERVICE_NAME in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
@@ -298,14 +307,6 @@ def _carried(context: TraceContext) -> Iterator[TraceContext]:
         yield context
     finally:
         _reset(token)
-
-
-def _chosen(trace_id: str) -> AbstractContextManager[None]:
-    if not trace_id:
-        return nullcontext()
-    from tandem.chassis.telemetry.trace_ids import chosen_trace_id
-
-    return chosen_trace_id(trace_id)
 
 
 def _random_context() -> TraceContext:
