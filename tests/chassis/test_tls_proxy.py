@@ -17,19 +17,16 @@ import grpc
 import pytest
 import trustme
 
-from tandem.chassis.calls.channels import SERVER_OPTIONS, call, open_channel
-from tandem.chassis.health.health import Health
-from tandem.chassis.serve.server import make_server
+from tandem.chassis.calls.channels import call, open_channel
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.chassis.tls_proxy import TlsProxy
 from tandem.errors import ServiceUnavailable, TandemError
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import (
     SearchServiceStub,
-    add_SearchServiceServicer_to_server,
 )
 from tests.support.chassis.authority import Files
-from tests.support.chassis.scripted_service import SEARCH_SERVICE, ScriptedSearch
+from tests.support.chassis.open_door import address
 
 
 async def search(channel: grpc.aio.Channel, seconds: float = 20.0) -> None:
@@ -41,33 +38,9 @@ async def search(channel: grpc.aio.Channel, seconds: float = 20.0) -> None:
 
 
 @asynccontextmanager
-async def plain_server() -> AsyncIterator[int]:
-    """Runs a service in plain text; yields its port."""
-
-    async def answer(
-        request: pb.SearchItemsRequest, context: grpc.aio.ServicerContext
-    ) -> pb.SearchItemsResponse:
-        return pb.SearchItemsResponse()
-
-    server = await make_server(
-        "scripted",
-        Health("scripted", [SEARCH_SERVICE]),
-        lambda server: add_SearchServiceServicer_to_server(ScriptedSearch(answer), server),
-        [SEARCH_SERVICE],
-        options=SERVER_OPTIONS,
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield port
-    finally:
-        await server.stop(None)
-
-
-@asynccontextmanager
-async def proxy_before(port: int, identity: Identity) -> AsyncIterator[TlsProxy]:
-    """Runs a proxy before the port."""
-    proxy = TlsProxy(identity, "127.0.0.1", 0, ("127.0.0.1", port))
+async def proxy_before(to: str, identity: Identity) -> AsyncIterator[TlsProxy]:
+    """Runs a proxy before the address."""
+    proxy = TlsProxy(identity, "127.0.0.1", 0, ("127.0.0.1", int(to.rpartition(":")[2])))
     await proxy.start()
     try:
         yield proxy
@@ -122,8 +95,8 @@ async def shown_serial(port: int, files: Files) -> int:
 
 async def test_calls_pass(proxy_files: Files, caller_files: Files) -> None:
     async with (
-        plain_server() as port,
-        proxy_before(port, named(proxy_files, "encoder")) as proxy,
+        address() as to,
+        proxy_before(to, named(proxy_files, "encoder")) as proxy,
         open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel,
     ):
         for _ in range(3):
@@ -140,15 +113,15 @@ async def test_strangers_are_refused(
     roots = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
 
     async with (
-        plain_server() as port,
-        proxy_before(port, named(proxy_files, "encoder")) as proxy,
+        address() as to,
+        proxy_before(to, named(proxy_files, "encoder")) as proxy,
     ):
-        address = f"localhost:{proxy.port}"
+        shown = f"localhost:{proxy.port}"
         channels = {
-            "plain text": open_channel(address),
-            "no certificate": grpc.aio.secure_channel(address, roots),
-            "another authority": open_channel(address, stranger.identity()),
-            "another name": open_channel(address, other_name.identity()),
+            "plain text": open_channel(shown),
+            "no certificate": grpc.aio.secure_channel(shown, roots),
+            "another authority": open_channel(shown, stranger.identity()),
+            "another name": open_channel(shown, other_name.identity()),
         }
         for name, channel in channels.items():
             async with channel:
@@ -161,8 +134,8 @@ async def test_a_rotation_ends_no_connection(
     proxy_files: Files, caller_files: Files, authority: trustme.CA
 ) -> None:
     async with (
-        plain_server() as port,
-        proxy_before(port, proxy_files.identity()) as proxy,
+        address() as to,
+        proxy_before(to, proxy_files.identity()) as proxy,
         open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel,
     ):
         await search(channel)
@@ -180,8 +153,8 @@ async def test_an_authority_that_is_withdrawn_opens_nothing(
 ) -> None:
     """A context that had grown by the new authority would still trust the one before."""
     async with (
-        plain_server() as port,
-        proxy_before(port, proxy_files.identity()) as proxy,
+        address() as to,
+        proxy_before(to, proxy_files.identity()) as proxy,
     ):
         proxy_files.write(authority, trusted=(trustme.CA(),))
 
@@ -194,8 +167,8 @@ async def test_files_that_do_not_fit_leave_those_before(
     proxy_files: Files, caller_files: Files
 ) -> None:
     async with (
-        plain_server() as port,
-        proxy_before(port, proxy_files.identity()) as proxy,
+        address() as to,
+        proxy_before(to, proxy_files.identity()) as proxy,
     ):
         (proxy_files.folder / "tls.key").write_text("half of a key")
 
@@ -207,8 +180,8 @@ async def test_silent_connections_do_not_block_others(
     proxy_files: Files, caller_files: Files
 ) -> None:
     async with (
-        plain_server() as port,
-        proxy_before(port, proxy_files.identity()) as proxy,
+        address() as to,
+        proxy_before(to, proxy_files.identity()) as proxy,
     ):
         silent = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(40)]
         try:
@@ -223,7 +196,7 @@ async def test_silent_connections_do_not_block_others(
 async def test_a_connection_that_arrives_during_close_is_closed(
     proxy_files: Files, turns: int
 ) -> None:
-    async with proxy_before(1, proxy_files.identity()) as proxy:
+    async with proxy_before("127.0.0.1:1", proxy_files.identity()) as proxy:
         await asyncio.sleep(0.01)  # it waits for connections
         caller = socket.create_connection(("127.0.0.1", proxy.port))
         for _ in range(turns):
@@ -238,10 +211,8 @@ async def test_a_connection_that_arrives_during_close_is_closed(
 async def test_a_server_that_is_away_is_unavailable(
     proxy_files: Files, caller_files: Files
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        away = bound.getsockname()[1]
     async with (
-        proxy_before(away, proxy_files.identity()) as proxy,
+        proxy_before("127.0.0.1:1", proxy_files.identity()) as proxy,
         open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel,
     ):
         with pytest.raises(ServiceUnavailable):

@@ -70,17 +70,6 @@ async def test_framing_that_two_servers_could_read_in_two_ways_is_refused(
     assert not served.service.requests
 
 
-async def test_a_plain_request_by_hand_is_answered() -> None:
-    """The control of the test above: the same bytes with one length."""
-    async with gateway() as served:
-        answer = await served.exchange(
-            POST.encode() + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}"
-        )
-
-    assert status(answer) == 200
-    assert len(served.service.requests) == 1
-
-
 async def test_an_incomplete_head_does_not_hold_a_connection() -> None:
     async with gateway(head_seconds=0.3) as served:
         closed = await asyncio.gather(served.exchange(b""), served.exchange(POST.encode()))

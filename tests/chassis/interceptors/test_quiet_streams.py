@@ -116,25 +116,6 @@ async def test_a_stream_that_sends_nothing_ends_by_name(guard: Guard) -> None:
     await holds_with_longer_times(check)
 
 
-async def test_a_stream_whose_answers_are_not_read_ends() -> None:
-    limits = replace(DEFAULT_LIMITS, max_unread_seconds=IDLE_SECONDS)
-    item_ids = {"items": [{"item_id": "x" * 200_000}]}
-    async with (
-        address(limits=limits) as to,
-        grpc.aio.insecure_channel(to, options=NARROW) as channel,
-    ):
-        stream = raw(channel, INGEST)()
-        batch = pb.IngestItemsRequest(**item_ids).SerializeToString()  # type: ignore[arg-type]
-        for _ in range(20):
-            try:
-                await asyncio.wait_for(stream.write(batch), 0.5)
-            except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                break
-        await until(
-            lambda: sample("tandem_rpc_inflight_count", service="door") == 0, timeout_seconds=60
-        )
-
-
 async def test_a_call_whose_answer_is_not_read_ends_in_grpc_too() -> None:
     """Otherwise it would stay there, with its answer, for as long as its connection."""
 

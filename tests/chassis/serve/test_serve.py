@@ -240,19 +240,17 @@ async def test_a_start_that_cannot_succeed_ends_with_a_fault(tmp_path: Path) -> 
     assert (tmp_path / "closed").exists()
 
 
-@pytest.mark.parametrize("taken", ["port", "metrics_port"])
-async def test_a_port_in_use_stops_the_start_by_name(tmp_path: Path, taken: str) -> None:
-    """Two services on one port would share its calls at random."""
+async def test_a_metrics_port_in_use_stops_the_start_by_name(tmp_path: Path) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
-        async with started(tmp_path, **{taken: holder.getsockname()[1]}) as service:
+        async with started(tmp_path, metrics_port=holder.getsockname()[1]) as service:
             code = await service.end()
 
     (event,) = service.events
     assert code == 1
     assert event["event"] == "cannot listen"
-    assert event["address"] == f"127.0.0.1:{getattr(service, taken)}"
+    assert event["address"] == f"127.0.0.1:{service.metrics_port}"
 
 
 async def test_two_processes_cannot_share_a_port(tmp_path: Path) -> None:

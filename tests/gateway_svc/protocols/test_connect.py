@@ -38,13 +38,6 @@ async def test_a_search_is_a_plain_post_of_json() -> None:
     assert served.service.requests[0].index_id == "scenes"
 
 
-async def test_names_as_the_proto_spells_them_are_read_too() -> None:
-    async with gateway(found_one) as served:
-        await served.search({"query": {"text": "a dog"}, "index_id": "scenes"})
-
-    assert served.service.requests[0].index_id == "scenes"
-
-
 async def test_protobuf_is_passed_through() -> None:
     request = pb.SearchItemsRequest(index_id="scenes")
     request.query.text = "a cat"
