@@ -70,7 +70,6 @@ def test_runs_that_are_there_are_not_repeated(
 
 
 def test_test_pictures_have_captions_of_their_own() -> None:
-    """Of emoji, several drawings share one; a text then has several right pictures."""
     part = PicturePart("emoji", "train", 60, "en")
     records = part.records()
 

@@ -38,7 +38,6 @@ def test_systems_are_compared_over_their_seeds() -> None:
 
 
 def test_each_seed_has_its_interval_and_sums() -> None:
-    """Of all four right the interval is 51.0 to 100; R@5 and R@10 are 100 by either order."""
     rows = seed_table(two_systems(), [1, 7]).splitlines()[2:]
 
     assert [row.split(" | ")[0] for row in rows] == ["| Joint 1", "| Joint 7", "| Sep 1", "| Sep 7"]

@@ -59,7 +59,6 @@ def test_memory_is_judged_after_the_warm_up(mb_an_hour: float) -> None:
 
 
 def test_a_line_has_its_own_slope() -> None:
-    """Worked by hand: y = 3 - 2 x."""
     assert slope([0, 1, 2, 5], [3, 1, -1, -7]) == -2
 
 
@@ -79,7 +78,6 @@ def test_files_and_threads_that_stay_are_faults(is_kept: bool, expected: int) ->
 
 
 def test_two_more_threads_of_grpcs_pool_are_not_a_fault() -> None:
-    """Three are."""
     found = [
         growth_of(
             "it", [replace(s, pool_thread_count=4 + (s.time > 900) * n) for s in samples(0.0)]

@@ -31,7 +31,6 @@ def test_texts_of_one_picture_count_as_one_query() -> None:
 
 
 def test_a_flawless_order_of_a_pool_finds_what_is_in_it() -> None:
-    """Of three answers at the ranks 1, 2 and 5, a pool of 2 holds two and one of 8 all."""
     base = Row("BE", "", ([[1, 2, 5]], [[1, 9, 9]]))
 
     *_, two, eight = pool_lines(base, depths=(2, 8))

@@ -35,7 +35,6 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_tree_is_counted(tree: Path) -> None:
-    """Lines by package, boxes, circles and what was generated."""
     assert structure.lines(tree)["product Python lines"] == 5
     assert structure.lines(tree)["lines of made_up_one"] == 5
     assert structure.folders(tree)["boxes in made_up_one"] == 3

@@ -21,7 +21,6 @@ def test_evaluate_accepts_the_options_of_the_grid(tmp_path: Path) -> None:
 
 
 def test_every_run_varies_the_base_as_it_was_cut() -> None:
-    """In fewer rounds, its stages scaled alike, and with the settings; each run has its own."""
     base = Base("compact", rounds=300, settings=("width=64", "head_count=2"))
     joint, other = (RUNS[run].recipe(3, base) for run in ("joint", "cls_pooling"))
 

@@ -98,7 +98,6 @@ def test_a_record_has_its_concepts_names_and_keywords() -> None:
 
 
 def test_an_unknown_split_is_refused_at_the_call() -> None:
-    """Not at the first record, which may be far from the mistake."""
     with pytest.raises(ValueError, match="no split 'dev' of emoji; there are train, val"):
         emoji_records("dev")  # type: ignore[arg-type]
 

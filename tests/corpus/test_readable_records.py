@@ -93,7 +93,6 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_record_stops_the_work_by_name(check: ModelCheck, name: str) -> None:
-    """With where it lies, what is wrong and what to do; the good one before it came through."""
     record, fault, says = BAD[name]
     report = SkippedRecords()
     records = readable_records([GOOD, record, GOOD], check, OnError.STOP, report)
@@ -109,7 +108,6 @@ def test_a_bad_record_stops_the_work_by_name(check: ModelCheck, name: str) -> No
 
 
 def test_bad_records_are_skipped_and_counted_by_fault(check: ModelCheck) -> None:
-    """All of those above between good ones, which come through in their order."""
     other = a_record("one umbrella")
     report = SkippedRecords()
     bad = [record for record, _, _ in BAD.values()]
@@ -138,7 +136,6 @@ def test_a_caption_is_read_to_the_last_token(check: ModelCheck) -> None:
 
 
 def test_only_the_picture_is_checked_if_a_server_checks_the_rest(tmp_path: Path) -> None:
-    """That its bytes and captions can be had: these may be whatever they are."""
     judged_there = [
         record
         for record, fault, _ in BAD.values()

@@ -65,7 +65,6 @@ def test_a_content_has_pixels_and_half_features() -> None:
 
 
 def test_large_features_stay_as_they_are() -> None:
-    """float16 ends at 65,504."""
     features = np.full((2, 1), 1e5, np.float32)
 
     content = region_content(checked_regions("it", features, BOXES, (640, 480), 1))

@@ -65,7 +65,6 @@ def restore_script() -> str:
 
 
 def test_the_seven_newest_backups_are_kept_and_one_restores(volumes: Path) -> None:
-    """Eight were there: two go, the new one stays, and a store is made of it."""
     backups, shard = volumes / "backups", volumes / "store" / "shard"
     old = [f"shard-0-of-1-2025010{day}T031500Z" for day in range(1, 9)]
     for name in [*old, "shard-0-of-1-20250109T031500Z.part", "notes"]:
@@ -87,7 +86,6 @@ def test_the_seven_newest_backups_are_kept_and_one_restores(volumes: Path) -> No
 
 
 def test_a_failed_backup_removes_no_older_one(volumes: Path) -> None:
-    """Where the newest cannot be made the oldest are still wanted, and the job has failed."""
     for day in range(1, 10):
         (volumes / "backups" / f"shard-0-of-1-2025010{day}T031500Z").mkdir()
     (volumes / "store" / "shard").rename(volumes / "store" / "lost")

@@ -38,13 +38,11 @@ def port(address: str) -> int:
 
 
 def test_every_service_is_there() -> None:
-    """Two shards, as `tandem up` has."""
     shards = ["index-0", "index-1", "rerank-0", "rerank-1"]
     assert sorted(OURS) == sorted(["encoder", "gateway", "orchestrator", *shards])
 
 
 def test_services_start_with_their_settings() -> None:
-    """All that must be set, nothing unknown; and health is asked where each listens."""
     for name in OURS:
         its = settings_of(name)
         assert its.address.startswith("0.0.0.0:"), name
@@ -59,7 +57,6 @@ def test_services_start_with_their_settings() -> None:
 
 
 def test_addresses_are_those_of_the_services() -> None:
-    """Each by the name of its container, and the port that it binds."""
     bound = {name: f"{name}:{port(settings_of(name).address)}" for name in OURS}
     door = settings_of("orchestrator")
 
@@ -107,7 +104,6 @@ def test_containers_are_locked_down() -> None:
 
 
 def test_callers_need_tokens() -> None:
-    """Of a folder that has to be named: without it nothing starts, and nothing is open."""
     for name in ("gateway", "orchestrator", "index-0", "index-1"):
         (mount,) = (each for each in SERVICES[name]["volumes"] if isinstance(each, dict))
         assert SERVICES[name]["environment"]["ACCESS_TOKEN_FILE"] == "/tokens/tokens.toml"
@@ -117,7 +113,6 @@ def test_callers_need_tokens() -> None:
 
 
 def test_triton_accepts_no_models_over_the_wire() -> None:
-    """As in Kubernetes: tests/support/deploy/service_policies.py."""
     flags = SERVICES["triton"]["command"]
 
     assert {"--model-control-mode=none", "--allow-http=false", "--strict-readiness=true"} <= set(
@@ -138,7 +133,6 @@ def test_prometheus_scrapes_every_service() -> None:
 
 
 def test_images_are_pinned_and_ours_of_this_release() -> None:
-    """Names as in Kubernetes."""
     images = {service["image"] for service in SERVICES.values()}
     ours = {image for image in images if image.startswith("tandem/")}
 

@@ -32,7 +32,6 @@ def folder_of(name: str) -> str:
 
 
 def test_every_service_has_certificates() -> None:
-    """Each its own, which the command makes."""
     assert set(LOCKED) == {*OURS, "triton", "tls-proxy"}
     assert {name: folder_of(name) for name in OURS} == {name: name for name in OURS}
     assert folder_of("tls-proxy") == "triton"

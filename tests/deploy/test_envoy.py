@@ -93,7 +93,6 @@ async def until_it_listens(client: httpx2.AsyncClient) -> None:
 
 @pytest.mark.slow
 async def test_envoy_does_the_same_at_an_edge(tmp_path: Path) -> None:
-    """JSON, both answers of a stream, an error's code, and nothing but the public services."""
     pytest.importorskip("envoy")
     async with envoy(tmp_path) as client:
         found = await client.post(SEARCH, json={"query": {"text": "a dog"}, "index_id": "scenes"})

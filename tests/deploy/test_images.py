@@ -187,7 +187,6 @@ def test_torch_is_the_pinned_wheel_of_the_given_index(
 
 
 def test_compose_passes_on_the_build_arguments_of_torch() -> None:
-    """And has no default of its own."""
     compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
 
     handed_on = compose["services"]["triton"]["build"]["args"]
@@ -219,7 +218,6 @@ def test_all_services_in_one_process_start_with_the_files_of_the_image(image: Im
 
 
 def test_the_tandem_command_of_the_image_runs(image: Image, tmp_path: Path) -> None:
-    """The script that the image has for it; a start of the program, torch nowhere."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec {" ".join(PYTHON)} "$@"\n')
     python.chmod(0o755)

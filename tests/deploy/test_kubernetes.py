@@ -24,7 +24,6 @@ TRITON_METRICS = {"nv_inference_pending_request_count"}
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_overlay_is_valid_and_keeps_every_policy(overlay: str) -> None:
-    """By strict schemas, and Pod Security, settings, ports, probes, shards, drains and edges."""
     oldest, _, newest = latest_versions(3)
 
     # A field that comes or goes between them is in the oldest or the newest.
@@ -34,7 +33,6 @@ def test_an_overlay_is_valid_and_keeps_every_policy(overlay: str) -> None:
 
 
 def test_every_component_is_in_some_overlay() -> None:
-    """So that what the other tests say holds for each."""
     used = {
         Path(component).name
         for overlay in OVERLAYS
@@ -65,7 +63,6 @@ def test_callers_need_tokens_except_on_a_laptop() -> None:
 
 
 def test_our_images_are_of_this_release() -> None:
-    """Except for the canary's, which is of a release to come."""
     tags = {
         container.spec["image"]
         for overlay in OVERLAYS
@@ -78,7 +75,6 @@ def test_our_images_are_of_this_release() -> None:
 
 
 def test_autoscalers_use_metrics_that_exist() -> None:
-    """Ours are in the registry that Prometheus scrapes; the adapter's rule names each."""
     ours = {family.name for family in REGISTRY.collect()}
     adapter = (KUBERNETES / "components" / "autoscaling" / "prometheus-adapter.yaml").read_text()
     named = {
@@ -94,7 +90,6 @@ def test_autoscalers_use_metrics_that_exist() -> None:
 
 
 def test_a_service_grows_before_it_refuses() -> None:
-    """At a fourth of the calls that one pod admits; past all of them the metric stands still."""
     resources = rendered("gpu")
     for name in ("gateway", "orchestrator", "encoder"):
         (container, *_) = service_containers(resources, f"{name}_svc")
@@ -106,7 +101,6 @@ def test_a_service_grows_before_it_refuses() -> None:
 
 
 def test_triton_requests_its_share_of_a_gpu() -> None:
-    """One of it, and none on a laptop."""
     for overlay, resource in [
         ("gpu", "nvidia.com/gpu"),
         ("gpu-mig", "nvidia.com/mig-1g.10gb"),
@@ -134,7 +128,6 @@ def test_manifests_applied_by_hand_are_valid() -> None:
 
 
 def test_the_restore_job_is_valid() -> None:
-    """And is locked down as everything else; it mounts the claims that the shards have."""
     resources = rendered("full")
     (job,) = parsed((KUBERNETES / "components" / "backup" / "restore.yaml").read_text())
     pod = job["spec"]["template"]["spec"]
@@ -152,7 +145,6 @@ def test_the_restore_job_is_valid() -> None:
 
 
 def test_a_changed_setting_rolls_the_pods() -> None:
-    """Every map of settings carries a hash of what is in it."""
     names = [each["metadata"]["name"] for each in of_kind(rendered("laptop"), "ConfigMap")]
 
     assert names

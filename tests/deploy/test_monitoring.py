@@ -134,7 +134,6 @@ def test_every_alert_is_explained_and_tested() -> None:
 
 
 def test_alerts_ask_for_the_job_of_every_target() -> None:
-    """In Compose, under `tandem up --monitoring`, and with the Prometheus operator."""
     asked = {job for _, text in expressions() for job in re.findall(r'\bjob="(\w+)"', text)}
     compose = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     resources = rendered("full")
@@ -173,7 +172,6 @@ def test_prometheus_accepts_rules_and_expressions(tmp_path: Path) -> None:
 @needs_promtool
 @pytest.mark.timeout(300)
 def test_alerts_fire_and_resolve() -> None:
-    """Each by its own test."""
     promtool("test", "rules", str(DEPLOY / "prometheus" / "tests" / "alerts.yml"))
 
 

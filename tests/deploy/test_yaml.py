@@ -14,7 +14,6 @@ DEPLOY = ROOT / "deploy"
 
 
 def test_every_file_is_clean(tmp_path: Path) -> None:
-    """By yamllint; the control is a key twice, which YAML itself lets pass: the last one wins."""
     path = tmp_path / "twice.yaml"
     path.write_text("replicas: 2\nreplicas: 3\n")
 

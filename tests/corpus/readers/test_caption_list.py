@@ -42,7 +42,6 @@ def with_lines(folder: Path, *lines: str) -> Path:
 
 @given(made(min_captions=1))
 def test_a_written_corpus_is_read_back(pictures: list[Made]) -> None:
-    """Any names, captions and bytes; a tab in a caption is the one thing a list cannot hold."""
     with a_folder() as folder:
         expected = []
         lines = []
@@ -59,7 +58,6 @@ def test_a_written_corpus_is_read_back(pictures: list[Made]) -> None:
 
 
 def test_lines_of_one_picture_are_one_record(pets: Path) -> None:
-    """In the list's order, an empty caption among them: the reader's caller judges that."""
     first, second = read_caption_list(pets, "train", language="de")
 
     assert (first.record_id, first.family, first.split) == ("cats/1.jpg", "cats/1.jpg", "train")
@@ -91,7 +89,6 @@ def test_one_file_is_one_split(pets: Path) -> None:
     ],
 )
 def test_a_url_is_refused_and_not_fetched(tmp_path: Path, url: str) -> None:
-    """By its line, with what to do."""
     path = with_lines(tmp_path, f"a cat\t{url}")
 
     with pytest.raises(PictureIsUrl, match=r"train\.tsv: line 1 names a URL .*never fetched"):
@@ -130,7 +127,6 @@ def test_a_broken_line_is_refused_by_its_number(pets: Path, line: str, says: str
 
 
 def test_a_caption_that_is_not_utf8_affects_only_its_record(pets: Path) -> None:
-    """Named by its line; the reader's caller stops there or skips it."""
     (pets / "train.tsv").write_bytes(TRAIN.replace("one cat", "eine Kätzin").encode("latin-1"))
 
     first, second = read_caption_list(pets, "train")
@@ -149,7 +145,6 @@ def test_a_name_that_is_not_utf8_is_refused(pets: Path) -> None:
 
 
 def test_lines_that_make_no_record_are_passed_one_by_one(pets: Path) -> None:
-    """Where reading continues, each is reported by its number."""
     lines = [
         "no tab",
         "a cat\t../1.jpg",
@@ -175,7 +170,6 @@ def test_lines_that_make_no_record_are_passed_one_by_one(pets: Path) -> None:
     ],
 )
 def test_a_name_may_be_spelled_otherwise_on_disk(tmp_path: Path, named: str, on_disk: str) -> None:
-    """In accents, which macOS spells its own way, and in an extension's letters."""
     path = with_lines(tmp_path, f"a cat\t{named}")
     (tmp_path / on_disk).parent.mkdir(exist_ok=True)
     (tmp_path / on_disk).write_bytes(b"pixels")
@@ -202,7 +196,6 @@ def test_two_files_whose_names_differ_in_spelling_are_ambiguous(tmp_path: Path) 
 def test_links_out_of_the_folder_are_refused(
     pets: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Of pictures, of folders, and of the list itself; a name spelled otherwise is no way round."""
     outside = tmp_path_factory.mktemp("outside")
     (outside / "x.jpg").write_bytes(b"secret")
     (outside / "train.tsv").write_text("secret\t2.jpg\n")
@@ -227,7 +220,6 @@ def test_links_out_of_the_folder_are_refused(
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le"])
 def test_other_encodings_are_refused_with_a_remedy(pets: Path, codec: str) -> None:
-    """UTF-16 with its mark or without."""
     (pets / "train.tsv").write_bytes("eine Kätzin\t2.jpg\n".encode(codec))
 
     try:

@@ -36,7 +36,6 @@ def test_blank_lines_between_one_pictures_captions_are_spacing() -> None:
 
 
 def test_one_pictures_lines_may_end_in_a_carriage_return() -> None:
-    """As old editors of Macintosh end them, or a conversion that ran twice."""
     assert caption_lines(b"a cat\ra dog\r", "x.txt") == ["a cat", "a dog"]
     assert caption_lines(b"a cat\r\r\na dog\r\r\n", "x.txt") == ["a cat", "a dog"]
     with pytest.raises(CorpusMalformed, match=r"x\.txt: line 2 is not UTF-8"):
@@ -62,7 +61,6 @@ def test_a_line_without_an_end_is_not_read_for_ever(tmp_path: Path) -> None:
 
 
 def test_captions_of_one_picture_are_not_a_list() -> None:
-    """The limit is 1 MiB."""
     assert caption_lines(b"x" * MAX_TEXT_BYTES, "x.txt") == ["x" * 1_048_576]
     with pytest.raises(CorpusMalformed, match=r"x\.txt has more than 1,048,576 bytes"):
         caption_lines(b"x" * (MAX_TEXT_BYTES + 1), "x.txt")
@@ -77,7 +75,6 @@ PACKED = gzip.compress(b"a line\n" * 9)
     ids=["none", "cut"],
 )
 def test_a_damaged_archive_is_named(tmp_path: Path, content: bytes) -> None:
-    """Whether its beginning, its end or what lies between is wrong."""
     path = tmp_path / "train.en.gz"
     path.write_bytes(content)
 
@@ -86,7 +83,6 @@ def test_a_damaged_archive_is_named(tmp_path: Path, content: bytes) -> None:
 
 
 def test_captions_are_numbered_by_record_and_language() -> None:
-    """Two that say the same are two captions."""
     first, second = numbered_captions("cat", ["one", "one"], "de")
 
     assert (first.caption_id, second.caption_id) == ("cat#de-0", "cat#de-1")

@@ -33,7 +33,6 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> No
 
 
 def test_a_path_that_is_not_a_file_is_missing(tmp_path: Path) -> None:
-    """Nothing, a folder, a link to nowhere, a name too long, and a pipe that would never end."""
     (tmp_path / "folder.jpg").mkdir()
     (tmp_path / "link.jpg").symlink_to(tmp_path / "nowhere.jpg")
     os.mkfifo(tmp_path / "pipe.jpg")

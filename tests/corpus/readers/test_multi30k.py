@@ -70,7 +70,6 @@ def task2(tmp_path: Path) -> Path:
 
 @given(made(min_captions=4, max_captions=4), st.sets(st.sampled_from(["cs", "de", "en", "fr"])))
 def test_a_written_corpus_is_read_back(pictures: list[Made], dropped: set[str]) -> None:
-    """Any names, captions and bytes, in whichever languages there are."""
     languages = sorted({"cs", "de", "en", "fr"} - dropped) or ["en"]
     with a_folder() as folder:
         lines(folder / "train.txt", *(f"{each.name}.jpg" for each in pictures))
@@ -90,7 +89,6 @@ def test_a_written_corpus_is_read_back(pictures: list[Made], dropped: set[str]) 
 
 
 def test_task_1_has_one_caption_a_language(task1: Path) -> None:
-    """In the order of the picture list, which is not that of the names."""
     first, second = read(task1, "train")
 
     assert (first.record_id, first.family, first.split) == ("20", "20", "train")
@@ -111,7 +109,6 @@ def test_a_split_has_the_languages_that_it_has_files_for(task1: Path) -> None:
 
 
 def test_task_2_has_five_captions_a_language(task2: Path) -> None:
-    """Those of file 1 first."""
     _, second = read(task2, "val")
 
     assert said(second) == [
@@ -143,7 +140,6 @@ def test_other_files_next_to_the_captions_are_ignored(task2: Path) -> None:
 
 
 def test_the_folder_above_the_variants_is_recognised(task2: Path, tmp_path: Path) -> None:
-    """The error says what to give."""
     with pytest.raises(CorpusFileMissing, match=r"holds the variants task2; give one: .*/task2$"):
         read(tmp_path, "val")
 
@@ -168,7 +164,6 @@ def test_files_that_are_not_parallel_are_refused(task1: Path, texts: list[str], 
 
 
 def test_a_file_that_is_also_there_packed_is_read_once(task1: Path) -> None:
-    """The unpacked one, and it is not a second caption."""
     lines(task1 / "train.en.gz", "packed", "packed")
     lines(task1 / "raw" / "train.en", "raw", "raw")
 
@@ -185,7 +180,6 @@ def test_a_file_that_is_also_there_packed_is_read_once(task1: Path) -> None:
     ],
 )
 def test_a_bad_picture_name_is_refused_by_its_line(task1: Path, name: str, says: str) -> None:
-    """Whichever way it is bad."""
     lines(task1 / "train_images.txt", "20.jpg", name)
 
     with pytest.raises(CorpusMalformed, match=rf"train_images\.txt: {says}"):
@@ -193,7 +187,6 @@ def test_a_bad_picture_name_is_refused_by_its_line(task1: Path, name: str, says:
 
 
 def test_a_line_that_is_not_utf8_affects_only_its_record(task1: Path) -> None:
-    """Named by its file and number, with the line's other languages; the next record is whole."""
     (task1 / "train.de").write_bytes("zwei Männer\nein Hund\n".encode("latin-1"))
 
     first, second = read(task1, "train")
@@ -204,7 +197,6 @@ def test_a_line_that_is_not_utf8_affects_only_its_record(task1: Path) -> None:
 
 
 def test_pictures_that_make_no_record_are_passed_one_by_one(task1: Path) -> None:
-    """Where reading continues, lines still count, and captions stay with their pictures."""
     names = ("20.jpg", "../x.jpg", "20.jpg", "", "10.jpg")
     lines(task1 / "train_images.txt", *names)
     for language in ("en", "de", "fr", "cs"):
@@ -224,7 +216,6 @@ def test_pictures_that_make_no_record_are_passed_one_by_one(task1: Path) -> None
 def test_links_out_of_the_folder_are_refused(
     task1: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Of captions and lists at the call, of pictures when they are read."""
     outside = tmp_path_factory.mktemp("outside") / "secret"
     outside.write_text("secret\nsecret\n")
     (task1 / IMAGES / "20.jpg").unlink()

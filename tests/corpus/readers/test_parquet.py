@@ -59,7 +59,6 @@ def read(path: Path, split: str = "train") -> list[Record]:
 def test_a_written_corpus_is_read_back(
     pictures: list[Made], image: pa.DataType, texts: pa.DataType, packed: str, has_ids: bool
 ) -> None:
-    """Any ids, captions and bytes, in the types that writers choose."""
     images = [each.pixels for each in pictures]
     if image == HUGGING_FACE:
         images = [{"bytes": each.pixels, "path": each.name} for each in pictures]  # type: ignore[misc]
@@ -82,7 +81,6 @@ def test_a_written_corpus_is_read_back(
 
 
 def test_a_row_is_a_record(tmp_path: Path) -> None:
-    """Named by its file and number, or by its id; columns of other names are passed over."""
     path = pets(tmp_path / "train.parquet", lang=["de", None, "fr"], width=[1, 2, 3])
     numbered = pets(tmp_path / "val.parquet", id=[7, 8, 9])
 
@@ -102,7 +100,6 @@ def test_a_row_is_a_record(tmp_path: Path) -> None:
 
 
 def test_the_column_gives_the_split(tmp_path: Path) -> None:
-    """And where there is none, what the file's name or folder says."""
     pets(tmp_path / "a.parquet", split=["train", "test", "train"])
     pets(tmp_path / "train-00000-of-00001.parquet")
     pets(tmp_path / "val" / "0.parquet")
@@ -120,7 +117,6 @@ def test_the_column_gives_the_split(tmp_path: Path) -> None:
 
 
 def test_one_of_several_configurations_is_chosen_by_its_folder(tmp_path: Path) -> None:
-    """As a dataset of Hugging Face has them; together they are not a corpus."""
     for name in ("de", "fr"):
         (tmp_path / name).mkdir()
         pets(tmp_path / name / "train" / "0000.parquet", caption=[name] * 3)
@@ -132,7 +128,6 @@ def test_one_of_several_configurations_is_chosen_by_its_folder(tmp_path: Path) -
 
 
 def test_an_empty_cell_shows_when_the_picture_is_read(tmp_path: Path) -> None:
-    """Of either kind of column; the rows after it come through, and no caption is none."""
     bare = pets(tmp_path / "a.parquet", image=[None, b"1", b"2"], caption=[None, "b", "c"])
     packed = pa.array(
         [{"bytes": None, "path": None}, {"bytes": b"1", "path": None}, None], HUGGING_FACE
@@ -185,7 +180,6 @@ def test_a_changed_file_is_reread_or_missing(tmp_path: Path) -> None:
 
 
 def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(tmp_path: Path) -> None:
-    """By what it has unpacked: a million zeros are small on disk."""
     path = write(tmp_path / "train.parquet", image=[bytes(10**6)], caption=["x"])
     assert path.stat().st_size < 10**5
 
@@ -241,7 +235,6 @@ def test_a_row_group_that_turns_out_too_large_is_refused_on_the_way(
 def test_another_table_is_refused_at_the_call(
     tmp_path: Path, columns: dict[str, Any], says: str
 ) -> None:
-    """With the columns that it has."""
     path = write(tmp_path / "train.parquet", **columns)
 
     with pytest.raises(CorpusMalformed, match=rf"train\.parquet.*{says}"):
@@ -258,7 +251,6 @@ def test_another_table_is_refused_at_the_call(
 def test_captions_that_are_not_text_are_reported_with_their_record(
     tmp_path: Path, more: dict[str, Any], row: int, says: str
 ) -> None:
-    """The rows after it come through."""
     path = pets(tmp_path / "train.parquet", **more)
 
     records = read(path)
@@ -269,7 +261,6 @@ def test_captions_that_are_not_text_are_reported_with_their_record(
 
 
 def test_captions_are_those_of_the_first_column_that_has_any(tmp_path: Path) -> None:
-    """As in a WebDataset: a row may have its captions in either of two columns."""
     path = write(
         tmp_path / "train.parquet",
         image=[b"0", b"1", b"2", b"3"],
@@ -295,7 +286,6 @@ def test_rows_are_numbered_over_batches_and_groups(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_parquet_is_refused_at_the_call(tmp_path: Path) -> None:
-    """A file of another kind, one cut short, and none."""
     path = pets(tmp_path / "train.parquet")
     for content in (b"", b"no parquet at all", path.read_bytes()[:-20]):
         path.write_bytes(content)
@@ -328,7 +318,6 @@ def test_damage_raises_only_named_errors(tmp_path: Path) -> None:
 
 
 def test_without_pyarrow_the_extra_is_named() -> None:
-    """In an interpreter that has none."""
     program = "import sys; sys.modules['pyarrow'] = None; import tandem.corpus.readers.parquet"
     ran = subprocess.run(
         [sys.executable, "-c", program],
@@ -389,7 +378,6 @@ def test_a_damaged_file_does_not_end_the_corpus_if_faults_are_skipped(tmp_path: 
 
 
 def test_a_folder_may_say_the_language(tmp_path: Path) -> None:
-    """A row's own goes before it."""
     pets(tmp_path / "language=de" / "train.parquet")
     pets(tmp_path / "language=fr" / "train.parquet", language=["cs", None, None])
 

@@ -56,7 +56,6 @@ def faults(folder: Path) -> dict[str, str]:
 
 @given(made(), made())
 def test_all_pictures_and_captions_are_read(whole: list[Made], train: list[Made]) -> None:
-    """Any names, captions and bytes, in the folder itself and in a split of it."""
     with a_folder() as folder:
         for each in whole:
             put(folder, each)
@@ -110,7 +109,6 @@ def test_a_caption_file_alone_is_a_record_whose_picture_is_missing(pets: Path) -
 
 
 def test_captions_that_are_not_text_are_reported_with_their_record(pets: Path) -> None:
-    """And the record behind it comes through; without captions it is, and not with some of them."""
     (pets / "cat.txt").write_bytes(b"a cat\n\xff")
 
     cat, dog = read_picture_folder(pets, "all")
@@ -172,7 +170,6 @@ def test_two_files_of_one_kind_and_name_are_refused(pets: Path, name: str, says:
 def test_links_that_lead_out_of_the_folder_are_refused(
     pets: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Of pictures, captions and folders, however they get there; those inside are followed."""
     outside = tmp_path_factory.mktemp("outside")
     put(outside, CAT)
     (pets / "dog.txt").unlink()
@@ -221,7 +218,6 @@ def test_hostile_names_and_files_are_refused(pets: Path) -> None:
 
 
 def test_files_of_other_formats_are_counted(pets: Path) -> None:
-    """By their extension, with the first names; what file managers leave is ignored."""
     for name in ("a.bmp", "b.BMP", "c.gif", "d.tif", "Thumbs.db", "notes", ".hidden.jpg"):
         (pets / name).write_bytes(b"")
     for name in ("._cat.jpg", ".DS_Store"):
@@ -247,7 +243,6 @@ def test_files_of_other_formats_are_counted(pets: Path) -> None:
 
 
 def test_a_folder_without_a_picture_that_is_read_says_what_it_has(tmp_path: Path) -> None:
-    """Else a camera's folder would look empty."""
     for number in range(3):
         (tmp_path / f"{number}.bmp").write_bytes(b"")
 
@@ -280,7 +275,6 @@ def test_captions_may_be_called_by_the_pictures_whole_name(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("split", ["test", "anything"])
 def test_a_folder_without_subfolders_is_the_requested_split(pets: Path, split: str) -> None:
-    """And so is one whose subfolders are not splits, for names that splits have."""
     records = list(read_picture_folder(pets, split))
     assert [(each.record_id, each.split) for each in records] == [("cat", split), ("dog", split)]
     assert read_picture_folder(pets, split).is_undivided
@@ -311,7 +305,6 @@ def test_splits_further_down_are_not_read_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("there", "asked"), [("Validation", "dev"), ("dev", "val")])
 def test_a_split_may_be_requested_by_a_synonym(pets: Path, there: str, asked: str) -> None:
-    """Where both are there, each is itself, and the other is reported."""
     put(pets / there, DOG)
     put(pets / "train", CAT)
 

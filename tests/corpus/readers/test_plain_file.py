@@ -23,7 +23,6 @@ def test_files_that_cannot_be_opened_are_refused(tmp_path: Path, name: str) -> N
 
 
 def test_folders_may_be_nested_deeply(tmp_path: Path) -> None:
-    """Deeper than Python's functions may call one another, which pathlib and shutil do."""
     deep = str(tmp_path)
     made = [deep := f"{deep}/d" for _ in range(300)]
     for folder in made:
@@ -43,7 +42,6 @@ def test_folders_may_be_nested_deeply(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_read_once_by_its_own_name(tmp_path: Path) -> None:
-    """However many links lead to it, from wherever, and whatever their names."""
     (tmp_path / "z").mkdir()
     (tmp_path / "z" / "a.jpg").touch()
     for name in ("a", "z/again", "z/up"):
@@ -55,7 +53,6 @@ def test_a_folder_is_read_once_by_its_own_name(tmp_path: Path) -> None:
 
 
 def test_entries_that_are_not_plain_files_are_ignored(tmp_path: Path) -> None:
-    """By why; what file managers and disks leave is ignored."""
     os.mkfifo(tmp_path / "pipe.jpg")
     for name in (".hidden", "._a.jpg", ".DS_Store", ".a.parquet.crc", "a.jpg"):
         (tmp_path / name).touch()

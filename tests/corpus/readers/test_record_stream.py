@@ -35,7 +35,6 @@ def stream(*records: Record, goes_on: bool = True) -> RecordStream:
     ids=range(7),
 )
 def test_two_items_of_one_id_are_refused(other: Record) -> None:
-    """Records or captions, of one record or two; the one that came first is given."""
     first = [a_record("a", "a#0"), a_record("café"), a_record("d", "d#e#f", "other")]
 
     records = stream(*first, other, last := a_record("z"))
@@ -76,7 +75,6 @@ def test_nothing_read_is_an_error_that_says_what_there_is() -> None:
 
 
 def test_no_more_records_are_read_than_requested() -> None:
-    """Those that are refused do not count."""
     given: list[str] = []
 
     def records() -> Iterator[Record]:
@@ -92,7 +90,6 @@ def test_no_more_records_are_read_than_requested() -> None:
 
 
 def test_pictures_without_captions_are_counted() -> None:
-    """Those whose captions cannot be read are reported otherwise."""
     unreadable = replace(a_record("c"), captions_fault="c.txt is not UTF-8")
     records = stream(a_record("a"), a_record("b", "b#0"), unreadable)
 

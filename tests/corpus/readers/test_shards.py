@@ -21,7 +21,6 @@ def names(path: Path) -> dict[str, list[str]]:
 
 
 def test_the_name_before_the_number_is_the_split(tmp_path: Path) -> None:
-    """Whichever way writers number; a number alone is of the whole, and a year is not a number."""
     hashed = "test-00000-of-00001-a09b74b3ef9c3b56"
     trains = ("train-00000-of-00002", "train-00001-of-00002")
     for name in ("001", "000", *trains, "val_0", "coco2014", hashed):
@@ -37,7 +36,6 @@ def test_the_name_before_the_number_is_the_split(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_a_split(tmp_path: Path) -> None:
-    """Whatever its files are called; other kinds, hidden files and folders called so are none."""
     for name in ("train/000.tar", "train/val-1.tar", "train/.000.tar", "train/sizes.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -48,7 +46,6 @@ def test_a_folder_is_a_split(tmp_path: Path) -> None:
 
 
 def test_a_link_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
-    """Except in a disk's lost+found. A link to itself cannot be followed even by root."""
     for folder in ("train", "val", "lost+found"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "0.tar").touch()
@@ -84,7 +81,6 @@ SPARK = "part-0000{}-a5835434-5909-4f72-a89e-2fc1d17efc62-c000.snappy"
 def test_splits_as_hugging_face_and_spark_lay_them_out(
     tmp_path: Path, name: str, split: str
 ) -> None:
-    """Whether a folder says it or the file's name."""
     path = tmp_path / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -129,7 +125,6 @@ def test_configurations_side_by_side_are_refused(
 
 
 def test_folders_stand_for_columns(tmp_path: Path) -> None:
-    """As Spark writes them."""
     path = tmp_path / "Language=de" / "split=val" / "part-0.parquet"
     path.parent.mkdir(parents=True)
     path.touch()
@@ -140,7 +135,6 @@ def test_folders_stand_for_columns(tmp_path: Path) -> None:
 
 
 def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
-    """Links out of the corpus among it; extensions may be in capitals."""
     outside = tmp_path / "outside.tar"
     outside.touch()
     root = tmp_path / "root"

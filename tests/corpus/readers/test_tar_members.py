@@ -110,7 +110,6 @@ def resealed(header: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", UNSAFE)
 def test_unsafe_members_are_refused(tmp_path: Path, name: str) -> None:
-    """At once, by its place, and behind a good file as much as before it."""
     parts, says = UNSAFE[name]
     hostile = b"".join(parts)
     hostile = resealed(hostile[:BLOCK]) + hostile[BLOCK:]
@@ -125,7 +124,6 @@ def test_unsafe_members_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_the_makers_of_hostile_archives_make_good_ones_too(tmp_path: Path) -> None:
-    """Else the test above could pass by mistakes of its own."""
     fields = b"14 path=b.jpg\n"
     largest = a_header("l", MAX_HEADER_BYTES - 2 * BLOCK, tarfile.GNUTYPE_LONGNAME)
     path = an_archive(
@@ -155,7 +153,6 @@ def test_a_damaged_header_is_not_read_as_the_end(tmp_path: Path) -> None:
 
 
 def test_an_archive_cut_anywhere_is_refused(tmp_path: Path) -> None:
-    """In a header, in a file, or between two; only the last, unused blocks may be cut."""
     whole = plain()
     used = whole.rstrip(b"\0")
     path = tmp_path / "000.tar"

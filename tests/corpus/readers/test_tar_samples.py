@@ -45,7 +45,6 @@ _names = st.builds(
 @example(["n.png", "n.txt", "n.1.png", "n.mask.png", "n.mask.txt"])
 @example(["n.1.png", "n.2.txt", "n.1.2.png"])
 def test_every_file_is_read_or_reported(names: list[str]) -> None:
-    """Once: no file is two records', and one refusal is of the files of one name alone."""
     left_out = AllTold(goes_on=True)
     members = [TarMember(name, number, 1) for number, name in enumerate(names)]
 

@@ -53,7 +53,6 @@ def said(record: Record) -> list[tuple[str, str]]:
 def test_a_packed_corpus_is_read_back(
     first: list[Made], second: list[Made], tar_format: int, as_json: bool
 ) -> None:
-    """Any names, captions and bytes, in two archives, captions in either kind of file."""
     with a_folder() as folder:
         for number, pictures in enumerate((first, second)):
             files = []
@@ -77,7 +76,6 @@ def test_a_packed_corpus_is_read_back(
 
 
 def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
-    """In the order of their first files, other kinds and hidden passed over."""
     others = [
         ("cat.cls", b"3"),
         ("cat.id", b"3"),
@@ -99,7 +97,6 @@ def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
 
 
 def test_a_text_file_precedes_json_which_may_give_its_language(tmp_path: Path) -> None:
-    """As the makers of LAION's archives write the caption into both."""
     fields = b'{"caption": "another", "lang": "fr", "url": "http://a.example/1.jpg"}'
     path = pack(tmp_path / "000.tar", [*CAT, ("cat.json", fields)])
 
@@ -125,14 +122,12 @@ def test_a_record_without_a_picture_says_so_when_it_is_read(tmp_path: Path) -> N
 
 
 def test_a_picture_without_captions_is_a_record(tmp_path: Path) -> None:
-    """Whether there is no file, or nothing in it."""
     files = [CAT[0], DOG[0], ("dog.json", b'{"caption": null}')]
 
     assert [each.captions for each in read(pack(tmp_path / "000.tar", files))] == [(), ()]
 
 
 def test_a_deleted_archive_is_reported_when_a_picture_is_read(tmp_path: Path) -> None:
-    """Or one that has become shorter: half a picture is none."""
     path = pack(tmp_path / "000.tar", CAT)
     (cat,) = read(path)
 
@@ -163,7 +158,6 @@ def test_a_deleted_archive_is_reported_when_a_picture_is_read(tmp_path: Path) ->
 def test_unreadable_captions_are_reported_with_their_record(
     tmp_path: Path, file: tuple[str, bytes], says: str
 ) -> None:
-    """By the file's and the archive's name; the record behind it comes through."""
     dog, cat = read(pack(tmp_path / "000.tar", [file, DOG[0], *CAT]))
 
     assert dog.captions == ()
@@ -245,7 +239,6 @@ def packed(folder: Path, *names: str) -> Path:
 def test_names_with_dots_are_paired_by_what_is_there(
     tmp_path: Path, names: tuple[str, ...], expected: dict[str, str]
 ) -> None:
-    """Whether the dot is the name's or begins WebDataset's extension."""
     records = read(packed(tmp_path, *names))
 
     found = {each.record_id.removeprefix("000/"): each for each in records}
@@ -278,7 +271,6 @@ def test_names_that_could_be_paired_in_two_ways_are_refused(
 
 
 def test_files_outside_records_are_counted(tmp_path: Path) -> None:
-    """By their extension, extras of a record, hidden ones; an archive of nothing else is none."""
     path = packed(tmp_path, "a.png", "a.mask.png", "a.cls", ".jpg", "b.bmp")
     left_out = LeftOut()
 
@@ -295,7 +287,6 @@ def test_files_outside_records_are_counted(tmp_path: Path) -> None:
 
 
 def test_concatenated_archives_are_read_to_the_end(tmp_path: Path) -> None:
-    """As `cat` puts them; tarfile alone reads the first: the control."""
     parts = [packed(tmp_path, f"{name}.png", f"{name}.txt").read_bytes() for name in "abc"]
     path = tmp_path / "000.tar"
     path.write_bytes(b"".join(parts))
@@ -329,7 +320,6 @@ def test_concatenated_archives_may_use_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_a_truncated_archive_yields_its_whole_records(tmp_path: Path) -> None:
-    """Where reading continues, the archive is counted, and the next one is read."""
     pack(tmp_path / "1.tar", CAT)
     path = pack(tmp_path / "0.tar", [*CAT, *DOG])
     path.write_bytes(path.read_bytes()[: 4 * 512 + 100])
@@ -345,7 +335,6 @@ def test_a_truncated_archive_yields_its_whole_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["train-000.tgz", "train/000.tar.XZ"])
 def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    """Also where others of their split can be read; a read of another split reports them."""
     pack(tmp_path / "train-001.tar", CAT)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(b"packed")
@@ -358,7 +347,6 @@ def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> N
 
 
 def test_a_compressed_archive_alone_is_refused_by_name(tmp_path: Path) -> None:
-    """Given by its path, or by its folder's; it is nothing to a split that is whole."""
     path = tmp_path / "val-000.tar.gz"
     path.write_bytes(b"packed")
     for place in (path, tmp_path):

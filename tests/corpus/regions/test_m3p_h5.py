@@ -57,7 +57,6 @@ def test_the_boxes_say_what_wh_means(tmp_path: Path, is_reversed: bool) -> None:
 
 
 def test_ids_may_be_texts_and_features_called_feature(tmp_path: Path) -> None:
-    """As two of the authors' loaders want it."""
     names = {"image_id": np.array([b"a.jpg", b"b.jpg"]), "features": None}
     path = write(tmp_path / "it.h5", **names, feature=DATASETS["features"])
 

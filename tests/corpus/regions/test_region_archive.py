@@ -76,7 +76,6 @@ def test_both_layouts_are_read(folder: Path) -> None:
     ],
 )
 def test_confidence_says_how_many_count(choice: RegionChoice, count: int) -> None:
-    """Of confidences 0.9, 0.5 and 0.1 two are over 0.2."""
     regions = archived_regions("it", UNITER, choice, feature_width=2)
 
     assert len(regions) == count
@@ -102,7 +101,6 @@ def test_other_arrays_are_refused(arrays: dict[str, np.ndarray], message: str) -
 
 
 def test_damage_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut short, of objects that would run code, and larger than it may be."""
     whole = (folder / "7.npz").read_bytes()
     pickled = io.BytesIO()
     np.savez(pickled, x=np.array([{"an": "object"}]))

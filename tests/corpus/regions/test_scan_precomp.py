@@ -68,7 +68,6 @@ def test_a_mismatch_is_named(tmp_path: Path) -> None:
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
-    """Cut short, of objects that would run code, and without ids."""
     path = write(tmp_path, ["a", "b"])
     whole = path.read_bytes()
     path.write_bytes(whole[:-4])

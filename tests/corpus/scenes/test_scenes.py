@@ -3,14 +3,12 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations, islice
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.corpus.emoji import HELD_OUT_STYLE
-from tandem.corpus.readers.karpathy import IMAGES_FOLDER, read_karpathy
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.captions import captions_of
 from tandem.corpus.scenes.nouns import LANGUAGES, nouns_of
@@ -24,7 +22,6 @@ from tandem.corpus.scenes.records import (
     scene_records,
 )
 from tandem.corpus.scenes.scene import Group, Scene
-from tests.support.corpus.written_karpathy import write_karpathy
 
 numbers = st.integers(0, 100_000)
 splits = st.sampled_from(SPLITS)
@@ -54,7 +51,6 @@ def test_no_sentence_of_one_member_is_true_of_another(split: Split, number: int)
 
 @given(numbers)
 def test_train_contains_nothing_held_out(number: int) -> None:
-    """No held-out noun, no held-out style, no held-out pair."""
     for scene in scene_family("train", 1, number):
         nouns = [group.noun for group in scene.groups]
         assert {noun.role for noun in nouns} == {"train"}
@@ -74,7 +70,6 @@ def test_test_scenes_of_several_groups_hold_a_held_out_pair(split: Split, number
 
 @given(numbers)
 def test_test_style_is_all_in_the_held_out_style(number: int) -> None:
-    """The other splits never use it."""
     for split in SPLITS:
         styles = {group.style for scene in scene_family(split, 1, number) for group in scene.groups}
         assert (styles == {HELD_OUT_STYLE}) is (split == "test_style")
@@ -82,27 +77,18 @@ def test_test_style_is_all_in_the_held_out_style(number: int) -> None:
 
 @given(numbers)
 def test_test_concepts_is_all_of_held_out_nouns(number: int) -> None:
-    """Things that training never saw, in styles that it did."""
     for scene in scene_family("test_concepts", 1, number):
         assert {group.noun.role for group in scene.groups} == {"held_out"}
 
 
 @given(splits, st.integers(0, 2**32), numbers)
 def test_a_scene_is_a_function_of_its_number(split: Split, seed: int, number: int) -> None:
-    """Drawn alone, drawn again or drawn in passing, a family is the same."""
     family = scene_family(split, seed, number)
 
     assert scene_family(split, seed, number) == family
     assert next(scene_families(split, seed, number)) == family
     assert scene_family(split, seed + 1, number) != family
     assert scene_family(split, seed, number + 1) != family
-
-
-def test_families_count_up_from_their_start() -> None:
-    """A stream from n on holds families n, n + 1 and so on."""
-    streamed = list(islice(scene_families("val", 3, 10), 3))
-
-    assert streamed == [scene_family("val", 3, number) for number in (10, 11, 12)]
 
 
 def test_group_counts_have_the_intended_shares() -> None:
@@ -151,16 +137,6 @@ def test_records_have_unique_ids_and_all_captions() -> None:
         languages = Counter(caption.language for caption in record.captions)
         assert languages == {"en": 3, "de": 2, "fr": 2, "cs": 2}
         assert record.split == "test"
-
-
-def test_scenes_written_as_karpathy_read_back_the_same(tmp_path: Path) -> None:
-    """Ids, captions, splits, families, attributes and every byte of every picture."""
-    records = list(scene_records("test_concepts", 2, 8))
-
-    json_path = write_karpathy(records, tmp_path)
-    read = list(read_karpathy(json_path, tmp_path / IMAGES_FOLDER, "test_concepts"))
-
-    assert list(map(_plain, read)) == list(map(_plain, records))
 
 
 def _plain(record: Record) -> Record:

@@ -47,15 +47,6 @@ class Edge:
     protocol: str
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """What one policy lets an endpoint do: meet a peer on a port."""
-
-    peer: Endpoint
-    port: int
-    protocol: str
-
-
 def endpoints(resources: Sequence[Resource]) -> list[Endpoint]:
     """Returns a pod of each workload, and one of each kind of outsider."""
     pods = [
@@ -90,8 +81,8 @@ def endpoints(resources: Sequence[Resource]) -> list[Endpoint]:
 
 def permissions(
     resources: Sequence[Resource], endpoint: Endpoint, others: Sequence[Endpoint], direction: str
-) -> list[Permission] | None:
-    """Returns what the endpoint may do in the direction, "Ingress" or "Egress"; None is all."""
+) -> set[tuple[str, int, str]] | None:
+    """Returns the peers' names, ports and protocols in "Ingress" or "Egress"; None is all."""
     if not endpoint.is_ours:
         return None
     policies = [
@@ -103,8 +94,8 @@ def permissions(
     if not policies:
         return None
     side = "from" if direction == "Ingress" else "to"
-    return [
-        Permission(other, port["port"], port.get("protocol", "TCP"))
+    return {
+        (other.name, port["port"], port.get("protocol", "TCP"))
         for policy in policies
         for rule in policy.get(direction.lower(), [])
         # A rule without peers or ports is for all of them: more than any edge of ours.
@@ -112,7 +103,7 @@ def permissions(
         for port in rule["ports"]
         for other in others
         if other != endpoint and _is_peer(peer, other)
-    ]
+    }
 
 
 def _is_peer(peer: Mapping[str, Any], other: Endpoint) -> bool:
@@ -139,33 +130,23 @@ def reachable(resources: Sequence[Resource]) -> set[Edge]:
         for direction in ("Ingress", "Egress")
     }
 
-    def permits(
-        endpoint: Endpoint, direction: str, peer: Endpoint, port: int, protocol: str
-    ) -> bool:
-        its = allowed[endpoint.name, direction]
-        return its is None or Permission(peer, port, protocol) in its
+    def permits(name: str, direction: str, what: tuple[str, int, str]) -> bool:
+        its = allowed[name, direction]
+        return its is None or what in its
 
+    # All that a container names, and some that none does.
+    containers = (each for workload in workloads(resources) for each in workload.containers())
+    ports = {port for each in containers for port in each.ports.values()}.union(_OTHER_PORTS)
     return {
         Edge(source.name, target.name, port, protocol)
         for source, target in itertools.permutations(every, 2)
         # What outsiders do among themselves is not ours to say.
         if source.is_ours or target.is_ours
-        for port in ports(resources)
+        for port in ports
         for protocol in ("TCP", "UDP")
-        if permits(source, "Egress", target, port, protocol)
-        and permits(target, "Ingress", source, port, protocol)
+        if permits(source.name, "Egress", (target.name, port, protocol))
+        and permits(target.name, "Ingress", (source.name, port, protocol))
     }
-
-
-def ports(resources: Sequence[Resource]) -> list[int]:
-    """Returns every port that is tried: all that a container names, and some that none does."""
-    used = {
-        port
-        for workload in workloads(resources)
-        for container in workload.containers()
-        for port in container.ports.values()
-    }
-    return sorted(used | set(_OTHER_PORTS))
 
 
 def documented(resources: Sequence[Resource]) -> set[Edge]:

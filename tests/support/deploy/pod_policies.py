@@ -129,17 +129,6 @@ def selectors(resources: Sequence[Resource]) -> Iterator[str]:
             yield f"{workload.name}: selects {mine}"
 
 
-def scalers(resources: Sequence[Resource]) -> Iterator[str]:
-    """An autoscaler's target is there and leaves the number of its pods to it."""
-    for scaler in of_kind(resources, "HorizontalPodAutoscaler"):
-        target = scaler["spec"]["scaleTargetRef"]
-        found = [each for each in resources if named(each) == f"{target['kind']}/{target['name']}"]
-        if len(found) != 1:
-            yield f"{named(scaler)}: its target is not there"
-        elif "replicas" in found[0]["spec"]:
-            yield f"{named(scaler)}: its target sets a number of its own"
-
-
 def namespaces(resources: Sequence[Resource]) -> Iterator[str]:
     """One namespace, which enforces `restricted`, and everything is in it."""
     (namespace,) = of_kind(resources, "Namespace")

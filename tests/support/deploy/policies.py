@@ -14,7 +14,6 @@ POLICIES: tuple[Policy, ...] = (
     pod_policies.tokens,
     pod_policies.availability,
     pod_policies.selectors,
-    pod_policies.scalers,
     pod_policies.namespaces,
     # First of these: the others read settings.
     service_policies.settings,
