@@ -11,7 +11,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from benchmarks.support.growth import Sample, growth_of, sample, slope
+from benchmarks.support.growth import Sample, growth_of, sample
 
 HOUR_SECONDS = 3600.0
 MB = 10**6
@@ -58,10 +58,6 @@ def test_memory_is_judged_after_the_warm_up(mb_an_hour: float) -> None:
     assert growth.mb_by_minute[0] < growth.mb_by_minute[4] < growth.mb_by_minute[6]
 
 
-def test_a_line_has_its_own_slope() -> None:
-    assert slope([0, 1, 2, 5], [3, 1, -1, -7]) == -2
-
-
 @pytest.mark.parametrize(("is_kept", "expected"), [(True, 1), (False, 0)])
 def test_files_and_threads_that_stay_are_faults(is_kept: bool, expected: int) -> None:
     """One that is there to the end counts, one that comes and goes does not, however often."""
@@ -75,24 +71,6 @@ def test_files_and_threads_that_stay_are_faults(is_kept: bool, expected: int) ->
 
     assert (growth.file_growth, growth.thread_growth) == (expected, expected)
     assert len(growth.faults()) == 2 * expected
-
-
-def test_two_more_threads_of_grpcs_pool_are_not_a_fault() -> None:
-    found = [
-        growth_of(
-            "it", [replace(s, pool_thread_count=4 + (s.time > 900) * n) for s in samples(0.0)]
-        )
-        for n in (2, 3)
-    ]
-
-    assert [each.pool_thread_growth for each in found] == [2, 3]
-    assert [len(each.faults()) for each in found] == [0, 1]
-
-
-def test_too_few_samples_are_inconclusive() -> None:
-    """A run that ended at once would show no growth."""
-    with pytest.raises(ValueError, match="too few"):
-        growth_of("it", samples(0.0, seconds=10))
 
 
 @pytest.mark.parametrize(("program", "is_leak"), [(LEAK, True), (STILL, False)])

@@ -1,7 +1,6 @@
 """Scenes: families of look-alikes, and what each split may and may not show."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations, islice
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.corpus.emoji import HELD_OUT_STYLE
-from tandem.corpus.records import Record
 from tandem.corpus.scenes.captions import captions_of
 from tandem.corpus.scenes.nouns import LANGUAGES, nouns_of
 from tandem.corpus.scenes.records import (
@@ -137,11 +135,6 @@ def test_records_have_unique_ids_and_all_captions() -> None:
         languages = Counter(caption.language for caption in record.captions)
         assert languages == {"en": 3, "de": 2, "fr": 2, "cs": 2}
         assert record.split == "test"
-
-
-def _plain(record: Record) -> Record:
-    """Returns the record with its picture's bytes in place of where they are from."""
-    return replace(record, image=record.image.read())  # type: ignore[arg-type]
 
 
 def _is_grid(family: tuple[Scene, ...]) -> bool:
