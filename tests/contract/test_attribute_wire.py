@@ -203,25 +203,6 @@ def test_any_message_is_read_or_refused_by_name(message_bytes: bytes) -> None:
     check_filter(tree)
 
 
-def test_the_made_bytes_are_read_often_enough() -> None:
-    seen: set[str] = set()
-
-    @settings(max_examples=300, deadline=None, derandomize=True, database=None)
-    @given(filter_bytes)
-    def sort(message_bytes: bytes) -> None:
-        try:
-            filter_from_proto(pb.Filter.FromString(message_bytes))
-            seen.add("read")
-        except DecodeError:
-            seen.add("unparsed")
-        except FilterInvalid:
-            seen.add("refused")
-
-    sort()
-
-    assert seen == {"read", "unparsed", "refused"}
-
-
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=64))
 def test_any_attributes_are_read_or_refused_by_name(message_bytes: bytes) -> None:
@@ -249,16 +230,11 @@ def test_values_and_conditions_are_counted_before_any_is_looked_at() -> None:
 
 
 def test_values_of_all_conditions_are_bounded() -> None:
-    def conditions(count: int) -> Filter:
-        return AllOf(tuple(OneOf(f"name{number}", (1,) * 500) for number in range(count)))
-
-    message = filter_to_proto(conditions(20))
-    filter_from_proto(message)
+    conditions = tuple(OneOf(f"name{number}", (1,) * 500) for number in range(20))
+    message = filter_to_proto(AllOf(conditions))
     message.all_of.filters.append(message.all_of.filters[0])
     with pytest.raises(FilterInvalid, match="10,500 values in all; send at most 10,000"):
         filter_from_proto(message)
-    with pytest.raises(FilterInvalid, match="10,500 values in all"):
-        check_filter(conditions(21))
 
 
 def test_a_filters_bytes_are_bounded() -> None:

@@ -41,12 +41,6 @@ def test_a_deadline_that_passed_names_the_work_it_ends() -> None:
         Deadline.after(-1).left_for("the test")
 
 
-def test_deadlines_are_ordered_by_time() -> None:
-    sooner, later = Deadline.after(1), Deadline.after(2)
-
-    assert min(later, sooner) is sooner
-
-
 @pytest.mark.parametrize(
     ("seconds", "max_seconds", "most"),
     [(500.0, math.inf, 500), (None, math.inf, 1_000), (500.0, 60.0, 60)],

@@ -58,28 +58,6 @@ def test_rows_do_not_climb_from_length_to_length() -> None:
     ]
 
 
-def padding_share(lengths: list[int], image_length: int, buckets: tuple[int, ...]) -> float:
-    """Returns which share of the computed tokens is padding, with so many rows of an image."""
-    chunks = chunks_by_length(lengths, buckets, chunk_size=24)
-    # A text alone is computed with one masked row.
-    rows = max(1, image_length)
-    padded = sum(len(chunk.rows) * (chunk.padded_length + rows) for chunk in chunks)
-    return 1 - (sum(lengths) + len(lengths) * image_length) / padded
-
-
-@pytest.mark.parametrize(("low", "high", "image_length"), [(2, 64, 0), (2, 64, 49)])
-def test_padding_is_less_than_a_quarter(low: int, high: int, image_length: int) -> None:
-    random = np.random.default_rng(3)
-    lengths = random.integers(low, high + 1, 64).tolist()
-    buckets = text_length_buckets(64)
-
-    assert padding_share(lengths, image_length, buckets) < 0.25
-    if not image_length:  # positive control
-        assert padding_share(lengths, image_length, (64,)) > padding_share(lengths, 0, buckets)
-    assert padding_share([2] * 63 + [64], 0, (64,)) > 0.9
-    assert padding_share([8] * 63 + [64], 0, buckets) < 0.11
-
-
 def test_padding_is_masked() -> None:
     rows = [np.array([2, 9, 3], dtype=np.int32), np.array([2, 3], dtype=np.int32)]
 

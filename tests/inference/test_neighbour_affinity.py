@@ -28,12 +28,6 @@ def test_small_shares_are_dropped_by_the_number_of_nodes() -> None:
     assert_allclose(affinity[0], [[4 / 7, 3 / 7, 0.0], [3 / 7, 4 / 7, 0.0], [0.0, 0.0, 1.0]])
 
 
-def test_a_node_always_keeps_its_own_share() -> None:
-    same = np.tile(np.array([[[1, 2]]]), (1, 3, 1))
-
-    assert_allclose(neighbour_affinity(same, same, VALID, 0.8)[0], np.full((3, 3), 1 / 3))
-
-
 def test_a_node_that_is_not_valid_changes_nothing() -> None:
     images = np.concatenate([IMAGES, IMAGES[:, :1]], axis=1)
     texts = np.concatenate([TEXTS, TEXTS[:, :1]], axis=1)

@@ -33,7 +33,6 @@ TOLERANCE = 1e-4
 TIMEOUT_SECONDS = 30.0
 CLIENT_COUNT = 16
 CALLS_AT_ONCE = 4
-CALL_COUNT = 20
 BUSY_COUNT = 30
 MOST_TIMES = 5
 
@@ -263,19 +262,6 @@ async def test_requests_of_different_clients_share_executions(
     assert execution_count <= text_count / 4
     for client in clients:
         await client.close()
-
-
-async def test_requests_of_one_client_do_not(combined: Combined) -> None:
-    url = combined.running.metrics_url
-    client = TritonClient(combined.running.address)
-    before = Counts.at_rest(url, JOINT_ENCODER)
-
-    for _ in range(CALL_COUNT):
-        await _text(client, combined.manifest)
-
-    counts = counted(url, JOINT_ENCODER, before, inference_count=CALL_COUNT)
-    assert counts == Counts(CALL_COUNT, CALL_COUNT)
-    await client.close()
 
 
 async def _executions_of_texts(

@@ -214,17 +214,3 @@ def test_a_scan_gives_every_item_once_across_its_transactions(store: ItemStore) 
     assert [item.item_id for item in found] == item_ids
     assert {item.modality for item in found} == {Modality.TEXT}
     np.testing.assert_array_equal(found[-1].embedding, unit_vector(1299))
-
-
-def test_everything_is_there_after_reopening(path: Path) -> None:
-    first = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
-    first.apply([Upsert("scenes", FINGERPRINT, [text_item("a", 5)])])
-    first.close()
-
-    second = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
-
-    assert second.sequence() == 1
-    (item,) = second.read_items("scenes", ["a"])
-    assert item is not None
-    assert item.content == TextContent("a of seed 5")
-    second.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.errors import IndexNotFound, ItemCorrupt
+from tandem.errors import ItemCorrupt
 from tandem.item_store.checksum import seal
 from tandem.item_store.item_record import RecordView, item_key, item_version, pack_item
 from tandem.item_store.item_store import ItemStore
@@ -53,11 +53,6 @@ def test_tokens_have_the_reported_version(store: ItemStore) -> None:
     versions = [None if tokens is None else tokens.version for tokens in stored]
     assert versions == store.read_versions("scenes", ["b", "nobody", "a"])
     assert None not in (versions[0], versions[2])
-
-
-def test_versions_of_an_index_that_is_not_there(store: ItemStore) -> None:
-    with pytest.raises(IndexNotFound):
-        store.read_versions("absent", ["a"])
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=2, max_size=2, unique=True), st.integers(0, 9))

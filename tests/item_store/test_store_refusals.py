@@ -51,13 +51,6 @@ def test_a_network_file_system_is_refused(
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES, allow_any_file_system=True).close()
 
 
-@pytest.mark.parametrize("kind", ["ext4", "fuse.custom"])
-def test_other_file_systems_are_accepted(tmp_path: Path, mounts: Path, kind: str) -> None:
-    mounts.write_text(MOUNTS.format(base=tmp_path, kind=kind))
-
-    ItemStore.open(tmp_path / "data" / "shard", 0, 1, map_bytes=MAP_BYTES).close()
-
-
 def test_the_nearest_mount_counts(tmp_path: Path, mounts: Path) -> None:
     mounts.write_text(MOUNTS.format(base=tmp_path, kind="nfs"))
     (tmp_path / "data").mkdir()

@@ -266,10 +266,3 @@ def test_a_picture_over_the_usual_pixels_is_reduced_in_its_process() -> None:
     assert HeifReader(2_400, 5, 2_400).read(picture("AVIF"), "AVIF").size == (60, 40)
     with pytest.raises(ImageTooLarge, match=r"2,400 pixels .*limit is 2,399"):
         HeifReader(600, 5, 2_399).read(picture("AVIF"), "AVIF")
-
-
-@pytest.mark.slow
-def test_the_largest_picture_fits_into_the_processs_limits(reader: HeifReader) -> None:
-    file = encoded(plain(size=(8_064, 6_048)), "AVIF", speed=10)
-
-    assert is_near(decode_image(file, RULES, reader), 56, 56, RED)

@@ -13,7 +13,7 @@ from tandem.errors import ImageTooLarge
 from tandem.pictures.image import MAX_COEFFICIENT_BYTES, decode_image
 from tandem.pictures.image_file import image_file_parts
 from tandem.pictures.image_rules import Fit, ImageRules
-from tests.support.pictures.large_jpegs import STRIP_HEIGHT, phone_jpeg
+from tests.support.pictures.large_jpegs import phone_jpeg
 from tests.support.pictures.pictures import claiming_jpeg, encoded, noise
 
 RULES = ImageRules(size=112)
@@ -99,20 +99,6 @@ def test_a_large_photograph_looks_like_a_small_one(rules: ImageRules) -> None:
 
     assert np.abs(small_mean - large_mean).max() < 4
     assert np.ptp(large_mean) > 150
-
-
-@pytest.mark.parametrize("options", [{}, {"progressive": True}])
-def test_a_repeated_strip_equals_an_encoding_of_the_whole(options: dict[str, object]) -> None:
-    strip = phone_jpeg(64, STRIP_HEIGHT, **options)
-    file = phone_jpeg(64, 4 * STRIP_HEIGHT, **options)
-    rules = ImageRules(size=64)
-
-    rows = decode_image(file, rules).reshape(4, STRIP_HEIGHT, 64, 3)
-
-    lone = decode_image(strip, rules)[24:40]
-    # The decoder blends colours, not levels, over a strip's border.
-    for strip_rows in rows.astype(int):
-        np.testing.assert_allclose(strip_rows[2:-2], lone[2:-2], atol=2)
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,16 @@
 """A region's vector by three models' rules."""
 
-import doctest
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from tandem.contract.regions import RegionContent
 from tandem.errors import RegionsInvalid
-from tandem.pictures import region_vectors as module
 from tandem.pictures.image_rules import BoxNumbers, RegionRules
 from tandem.pictures.region_vectors import content_vectors, region_vectors
 
 FEATURES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 BOXES = np.array([[0, 0.25, 0.5, 1], [0, 0, 1, 1], [0.5, 0.5, 0.75, 1]], np.float32)
-
-
-def test_doctests() -> None:
-    result = doctest.testmod(module, extraglobs={"np": np})
-
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @pytest.mark.parametrize(

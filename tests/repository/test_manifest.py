@@ -95,15 +95,6 @@ def test_a_manifest_of_another_form_is_refused(repository: Path, change: dict[st
         read_manifest(repository)
 
 
-@pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_file_that_is_not_a_manifest_is_refused(repository: Path, content: str) -> None:
-    path = repository / MANIFEST_NAME
-    path.write_text(content)
-
-    with pytest.raises(ValueError, match="is not a manifest of this version"):
-        read_manifest(repository)
-
-
 def test_without_a_manifest_there_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_manifest(tmp_path)

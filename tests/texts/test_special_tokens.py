@@ -1,21 +1,11 @@
 """Special tokens: found under either family's names, and only where texts really get them."""
 
-import doctest
-
 import pytest
 from tokenizers import Tokenizer, models, processors
 
-from tandem.texts import special_tokens as module
 from tandem.texts.special_tokens import SpecialTokens, special_tokens
 from tests.support.modeling.published_folders import bert_tokenizer, xlm_r_tokenizer
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
-
-
-def test_doctests() -> None:
-    result = doctest.testmod(module)
-
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @pytest.mark.parametrize(

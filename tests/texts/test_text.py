@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tandem.errors import TextEmpty, TextTooLong
-from tandem.texts.text import MAX_TEXT_BYTES, TextPreprocessor
+from tandem.texts.text import TextPreprocessor
 from tandem.training.data.caption_tokenizer import train_tokenizer
 from tests.support.repository.made_manifest import text_rules
 
@@ -54,32 +53,8 @@ def test_case_does_not_matter(preprocessor: TextPreprocessor) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "\u3000 \u2003"])
-def test_text_without_words_is_refused(preprocessor: TextPreprocessor, text: str) -> None:
-    with pytest.raises(TextEmpty):
-        preprocessor.token_ids(text)
-
-
 def test_one_mark_is_a_text(preprocessor: TextPreprocessor) -> None:
     assert len(preprocessor.token_ids("?")) == 3
-
-
-def test_text_over_the_byte_limit_is_refused(preprocessor: TextPreprocessor) -> None:
-    """Bytes of UTF-8 count, not characters."""
-    with pytest.raises(TextTooLong) as caught:
-        preprocessor.token_ids("é" * (MAX_TEXT_BYTES // 2 + 1))
-
-    assert caught.value.metadata == {"got": "8194", "limit": "8192", "unit": "bytes"}
-
-
-def test_text_over_the_token_limit_is_refused_not_cut(preprocessor: TextPreprocessor) -> None:
-    """16 tokens are 14 words and the special two; 15 words are refused with the count."""
-    assert len(preprocessor.token_ids("dogs " * 14)) == 16
-
-    with pytest.raises(TextTooLong) as caught:
-        preprocessor.token_ids("dogs " * 15)
-
-    assert caught.value.metadata == {"got": "17", "limit": "16", "unit": "tokens"}
 
 
 def test_truncation_and_padding_in_the_file_are_not_followed(

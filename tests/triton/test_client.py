@@ -36,7 +36,6 @@ from tests.support.triton.odd_models import (
     NAN,
     PLAIN,
     SLOW,
-    UNBATCHED,
 )
 from tests.support.triton.tiny_triton import Serving
 
@@ -90,11 +89,6 @@ async def test_a_wrong_answer_is_not_passed_on(
     with pytest.raises(ModelOutputInvalid, match=why) as caught:
         await moody(triton_client, rows(mood))
     assert caught.value.metadata == {"model": MOODY}
-
-
-async def test_an_answer_of_another_shape_than_promised(triton_client: TritonClient) -> None:
-    with pytest.raises(ModelOutputInvalid, match=r"\[2, 3\], expected .* \[2, 4\]"):
-        await moody(triton_client, rows(PLAIN), output=OutputSpec("OUTPUT__0", np.float32, (4,)))
 
 
 @pytest.mark.parametrize(
@@ -205,16 +199,6 @@ async def test_a_full_queue_is_overload_and_a_long_one_a_missed_deadline(
             return
         await asyncio.sleep(0.1)
     pytest.fail("the queue stays full")
-
-
-async def test_a_cancelled_call_leaves_the_connection_whole(triton_client: TritonClient) -> None:
-    call = asyncio.create_task(moody(triton_client, rows(PLAIN)))
-    await asyncio.sleep(0.02)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-
-    assert (await moody(triton_client, rows(PLAIN))).tolist() == [[2, 2, 2]] * 2
 
 
 @pytest.mark.parametrize("is_cancelling", [True, None])
@@ -364,18 +348,6 @@ async def test_an_answer_says_how_long_the_model_took(triton_client: TritonClien
     compute_seconds, queue_seconds = min(one[0], other[0]), max(one[1], other[1])
     assert compute_seconds > 0.05
     assert queue_seconds > 0.5 * compute_seconds
-
-
-async def test_a_model_that_does_not_tell_leaves_the_times_unset(
-    triton_client: TritonClient,
-) -> None:
-    values = np.ones(3, dtype=np.float32)
-
-    answer = await triton_client.infer(
-        UNBATCHED, {"x": values}, [OutputSpec("OUTPUT__0", np.float32, ())], TIMEOUT_SECONDS
-    )
-
-    assert (answer.compute_seconds, answer.queue_seconds) == (None, None)
 
 
 @pytest.fixture
