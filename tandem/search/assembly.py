@@ -11,6 +11,7 @@ from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.pace import ChunkRule
 from tandem.search.search import Searcher
@@ -23,6 +24,7 @@ from tandem.search.writes.removal import Remover
 from tandem.stages.encoding import Encoder
 from tandem.stages.reranking import Reranker
 from tandem.stages.shard import Shard
+from tandem.stages.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,10 @@ def guarded_stages(
     )
 
 
-def make_orchestrator(settings: SearchSettings, stages: Stages) -> Orchestrator:
-    """Returns the orchestrator over the stages."""
+def make_orchestrator(
+    settings: SearchSettings, stages: Stages, more_stages: Sequence[Stage] = ()
+) -> Orchestrator:
+    """Returns the orchestrator over the stages; `more_stages` follow the order by neighbours."""
     encoder, shards, rerankers = stages.encoder, stages.shards, stages.rerankers
     shard_map = ShardMap(len(shards), settings.shard_map_version)
     chunk_rule = ChunkRule(
@@ -72,10 +76,14 @@ def make_orchestrator(settings: SearchSettings, stages: Stages) -> Orchestrator:
             retrieval=settings.retrieval_time_share,
             retrieval_seconds=settings.retrieval_wait_seconds,
             reserve=settings.reserve_time_share,
-            neighbours=settings.neighbours_time_share,
         ),
         chunk_rule=chunk_rule,
-        neighbour_pool_count=settings.neighbour_pool_count,
+        stages=[
+            NeighbourStage(
+                shards, rerankers, settings.neighbour_pool_count, settings.neighbours_time_share
+            ),
+            *more_stages,
+        ],
     )
     ingester = Ingester(
         encoder,

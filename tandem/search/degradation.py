@@ -1,10 +1,11 @@
 """The ways in which an answer can be degraded."""
 
+from collections.abc import Iterable
+
 from tandem.contract.search.answer_names import DegradationKind
 from tandem.contract.search_path import KeywordState
 from tandem.search.coverage import SearchCoverage
 from tandem.search.metrics import DEGRADED_ANSWERS
-from tandem.search.neighbours.outcome import NeighbourOutcome
 from tandem.search.query_encoder import EncodedQuery
 from tandem.search.rerank.rerank import RerankOutcome
 
@@ -13,7 +14,7 @@ def degradations_of(
     encoded: EncodedQuery,
     coverage: SearchCoverage,
     rerank: RerankOutcome,
-    neighbours: NeighbourOutcome | None = None,
+    by_stages: Iterable[DegradationKind] = (),
 ) -> tuple[DegradationKind, ...]:
     """Returns the answer's degradations, in the contract's order."""
     found = []
@@ -31,10 +32,7 @@ def degradations_of(
         found.append(DegradationKind.EMBEDDING_CACHED)
     if coverage.is_rebuilding:
         found.append(DegradationKind.SHARD_REBUILDING)
-    if neighbours and neighbours.stop.is_short:
-        found.append(DegradationKind.NEIGHBOURS_SKIPPED)
-    elif neighbours and neighbours.missing:
-        found.append(DegradationKind.NEIGHBOURS_PARTIAL)
+    found += by_stages
     states = set(coverage.keyword_states)
     if states and KeywordState.SEARCHED not in states:
         found.append(DegradationKind.KEYWORDS_SKIPPED)

@@ -9,7 +9,6 @@ from tandem.chassis.telemetry.tracing import annotate
 from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import NO_SECONDS, FoundItem, SearchResult
 from tandem.contract.search.answer_names import (
-    NeighbourStopReason,
     RerankStopReason,
 )
 from tandem.contract.search.query import PageQuery, SearchQuery
@@ -24,14 +23,12 @@ from tandem.search.fan_out import fan_out
 from tandem.search.metrics import (
     StageLaps,
     note_degradations,
-    note_neighbours,
     note_search,
     timed_stage,
 )
-from tandem.search.neighbours.neighbour_stage import POOL_COUNT, NeighbourStage, OrderedHits
-from tandem.search.neighbours.outcome import NeighbourOutcome
 from tandem.search.query_encoder import EncodedQuery, QueryEncoder
 from tandem.search.ranking.ranking import (
+    StageOrder,
     rank_answer_aside,
     reranked_hits,
     retrieved_order,
@@ -54,6 +51,7 @@ from tandem.stages.hit import Hit
 from tandem.stages.items import FetchedItem
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import Shard
+from tandem.stages.stage import OrderedHits, Stage, StageOutcome
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -70,8 +68,8 @@ class SearchServices:
     shares: TimeShares = TIME_SHARES
     counts: LastItemCounts = field(default_factory=LastItemCounts)
     pace: RerankPace = field(default_factory=RerankPace)
-    neighbours: NeighbourStage | None = None
-    """None if no search can ask for an order by neighbours."""
+    stages: Sequence[Stage] = ()
+    """Those after the rerank, in their order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +121,7 @@ class Searcher:
         minimum_coverage: float = 0.0,
         shares: TimeShares = TIME_SHARES,
         chunk_rule: ChunkRule = CHUNK_RULE,
-        neighbour_pool_count: int = POOL_COUNT,
+        stages: Sequence[Stage] = (),
     ) -> Self:
         """Returns a searcher over these services, shards by number."""
         services = SearchServices(
@@ -135,7 +133,7 @@ class Searcher:
             minimum_coverage=minimum_coverage,
             shares=shares,
             pace=RerankPace(chunk_rule),
-            neighbours=NeighbourStage(shards, scorers, neighbour_pool_count),
+            stages=stages,
         )
         return cls(services, DepthRules(scorers))
 
@@ -174,9 +172,8 @@ class Searcher:
     async def _begin(self, query: SearchQuery, deadline: Deadline) -> _Search:
         laps = StageLaps()
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
-        budget = TimeBudget.until(
-            deadline, self.services.shares, neighbours_enabled=query.neighbours_enabled
-        )
+        stages_share = sum(stage.time_share for stage in self._asked(query))
+        budget = TimeBudget.until(deadline, self.services.shares, stages_share)
         with timed_stage("encode", laps):
             encoded = await self._query_encoder.encode(query, budget.encode_end)
         with timed_stage("retrieve", laps):
@@ -212,7 +209,8 @@ class Searcher:
                             query_modality=encoded.modality,
                             retrieve_k=query.depth.retrieve_k,
                             filter=query.filter,
-                            embeddings_included=query.are_embeddings_needed,
+                            embeddings_included=query.ranking.are_embeddings_needed
+                            or bool(self._asked(query)),
                             keywords=query.hybrid.keywords if query.hybrid else "",
                         ),
                         minimum_sequences,
@@ -274,53 +272,44 @@ class Searcher:
         if search.query.ranking.fusion is None:
             ranking = search.query.ranking.by_default(outcome.default_fusion)
             search.query = replace(search.query, ranking=ranking)
-        neighbours = None
-        if search.query.neighbours_enabled:
-            with timed_stage("neighbours", search.laps):
-                neighbours = await self._order_by_neighbours(search, outcome)
+        orders, outcomes = await self._run_stages(search, outcome)
         with timed_stage("rank", search.laps):
-            order = await rank_answer_aside(
-                search.query,
-                search.hits,
-                outcome.matches,
-                neighbours.scores if neighbours else {},
-            )
-        answer = await self._answer(search, order, outcome, neighbours)
+            order = await rank_answer_aside(search.query, search.hits, outcome.matches, orders)
+        answer = await self._answer(search, order, outcome, outcomes)
         note_degradations(answer.degradations)
         note_search(search.encoded.modality, search.query.modalities, answer.seconds.total)
         return answer
 
-    async def _order_by_neighbours(
+    async def _run_stages(
         self, search: _Search, outcome: RerankOutcome
-    ) -> NeighbourOutcome:
-        """Scores the first hits, in the order so far, of the modality that the query does not have.
-
-        Raises if the query requires all their neighbours and some are missing.
-        """
-        query, encoded, stage = search.query, search.encoded, self.services.neighbours
-        neighbours = NeighbourOutcome(NeighbourStopReason.NOT_APPLICABLE)
-        modality = encoded.modality.other
-        if stage is None:
-            neighbours = NeighbourOutcome(NeighbourStopReason.NOT_SERVED)
-        elif modality in query.modalities:
-            hits = reranked_hits(query, search.hits, outcome.matches, modality)
-            neighbours = await stage.score(
-                OrderedHits(
+    ) -> tuple[list[StageOrder], list[StageOutcome]]:
+        """Has each stage that the query asks for score the first hits, in the order so far."""
+        query, encoded = search.query, search.encoded
+        orders: list[StageOrder] = []
+        outcomes: list[StageOutcome] = []
+        for stage in self._asked(query):
+            with timed_stage(stage.name, search.laps):
+                hits = {
+                    modality: reranked_hits(query, search.hits, outcome.matches, modality, orders)
+                    for modality in query.modalities
+                }
+                ordered = OrderedHits(
                     query.index_id, encoded.fingerprint, encoded.embeddings, encoded.modality, hits
-                ),
-                search.budget.neighbours_end,
-            )
-        note_neighbours(neighbours.stop)
-        if query.neighbours_required:
-            neighbours.check_complete()
-        return neighbours
+                )
+                scored = await stage.score(query, ordered, search.budget.stages_end)
+            orders.append(StageOrder(stage, scored.scores))
+            outcomes.append(scored)
+        return orders, outcomes
+
+    def _asked(self, query: SearchQuery) -> list[Stage]:
+        return [stage for stage in self.services.stages if stage.is_asked(query)]
 
     async def _answer(
         self,
         search: _Search,
         order: Sequence[FoundItem],
         outcome: RerankOutcome,
-        neighbours: NeighbourOutcome | None = None,
+        by_stages: Sequence[StageOutcome] = (),
     ) -> SearchResult:
         """Returns the first items of the order, with their contents if the query asks for them."""
         query, encoded, laps = search.query, search.encoded, search.laps
@@ -329,19 +318,19 @@ class Searcher:
         if query.content_included or query.attributes_included:
             with timed_stage("fetch", laps):
                 found = with_contents(found, await self._fetch_new(search, found))
-        cost = encoded.cost + outcome.cost
+        degradations = [kind for stage in by_stages for kind in stage.degradations]
         answer = SearchResult(
             tuple(found),
             encoded.fingerprint,
             NO_SECONDS,
             search.coverage.summary,
             outcome.summary,
-            degradations_of(encoded, search.coverage, outcome, neighbours),
+            degradations_of(encoded, search.coverage, outcome, degradations),
             tuple(encoded.text_uses),
-            cost + neighbours.cost if neighbours else cost,
+            sum((stage.cost for stage in by_stages), encoded.cost + outcome.cost),
             model_version=encoded.model_version or outcome.model_version,
             retrievals=tuple(search.coverage.retrievals),
-            neighbours=neighbours.summary if neighbours else None,
+            **{name: value for stage in by_stages for name, value in stage.summary.items()},
         )
         cursor = make_cursor(order[return_n:], answer, index_id=query.index_id, return_n=return_n)
         laps.end("rank")

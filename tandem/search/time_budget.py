@@ -26,8 +26,6 @@ class TimeShares:
     """The longest such wait: a shard that hangs does not cost a patient caller half of its time."""
     reserve: float = 0.1
     """For what follows the rerank: ranking, fetching contents, returning the answer."""
-    neighbours: float = 0.2
-    """For the order by neighbours, of a search that asks for it; the rerank leaves it."""
 
 
 TIME_SHARES = TimeShares()
@@ -41,23 +39,21 @@ class TimeBudget:
     encode_end: Deadline
     retrieval_end: Deadline
     rerank_end: Deadline
-    neighbours_end: Deadline
+    stages_end: Deadline
+    """Of the stages after the rerank."""
     end: Deadline
     """The caller's own deadline."""
 
     @classmethod
-    def until(
-        cls, deadline: Deadline, shares: TimeShares, *, neighbours_enabled: bool = False
-    ) -> Self:
-        """Divides the time from now on."""
+    def until(cls, deadline: Deadline, shares: TimeShares, stages_share: float = 0.0) -> Self:
+        """Divides the time from now on; the rerank leaves a share to the stages after it."""
         whole_seconds = max(0.0, deadline.left())
         least_seconds = min(_LEAST_RESERVE_SECONDS, whole_seconds / 4)
         before_reserve = deadline.earlier(max(shares.reserve * whole_seconds, least_seconds))
-        neighbours_seconds = shares.neighbours * whole_seconds if neighbours_enabled else 0.0
         return cls(
             encode_end=Deadline.after(shares.encode * whole_seconds),
             retrieval_end=before_reserve,
-            rerank_end=before_reserve.earlier(neighbours_seconds),
-            neighbours_end=before_reserve,
+            rerank_end=before_reserve.earlier(stages_share * whole_seconds),
+            stages_end=before_reserve,
             end=deadline,
         )

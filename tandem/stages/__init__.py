@@ -3,7 +3,7 @@
 - `encoding`: contents in, encodings out
 - `shard`: one shard of an index; `retrieval`: its queries; `shard_answer`: its answers; `hit`: hits
 - `reranking`: candidates in, match scores out
-- `neighbours`: reranking by neighbours
+- `stage`: a stage that follows the rerank; `neighbours`: what one by neighbours asks
 - `items`: an item as a shard stores it; `item_write`: what changes a shard
 - `unit_length`: the check of embeddings
 

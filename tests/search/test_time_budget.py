@@ -23,3 +23,7 @@ def test_time_is_divided_by_shares(whole: float, encode: float, rerank: float) -
     assert budget.encode_end.end_time - now == pytest.approx(encode, abs=lag + 1e-6)
     assert budget.rerank_end.end_time - now == pytest.approx(rerank, abs=lag + 1e-6)
     assert budget.retrieval_end == budget.rerank_end
+    leaving = TimeBudget.until(Deadline(now + whole), TimeShares(), 0.25)
+    assert leaving.stages_end.left() - leaving.rerank_end.left() == pytest.approx(
+        whole / 4, abs=1e-3
+    )

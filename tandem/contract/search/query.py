@@ -338,11 +338,6 @@ class SearchQuery:
         return _modalities(self.parts) == {self.target_modality.other}
 
     @property
-    def are_embeddings_needed(self) -> bool:
-        """Whether candidates are compared with each other, or with their neighbours."""
-        return self.ranking.are_embeddings_needed or self.neighbours_enabled
-
-    @property
     def as_retrieved(self) -> SearchQuery:
         """The same query without what needs the cross-encoder."""
         ranking = replace(

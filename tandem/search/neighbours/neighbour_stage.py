@@ -3,14 +3,14 @@
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import NeighbourModelDescription
-from tandem.contract.search.answer_names import NeighbourStopReason
+from tandem.contract.search.answer_names import NeighbourStopReason, OrderedBy
+from tandem.contract.search.query import SearchQuery
 from tandem.errors import (
     DeadlineExceeded,
     IndexNotFound,
@@ -22,6 +22,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.search.calls.guarded import GuardedReranker
+from tandem.search.metrics import note_neighbours
 from tandem.search.neighbours.joined_neighbours import joined_graph
 from tandem.search.neighbours.outcome import NeighbourOutcome
 from tandem.search.neighbours.served_model import ServedNeighbourModels
@@ -33,10 +34,9 @@ from tandem.stages.neighbours import (
     ShardNeighbourQuery,
     ShardNeighbours,
 )
-from tandem.stages.retrieval import Embeddings
 from tandem.stages.shard import Shard
+from tandem.stages.stage import OrderedHits, StageOutcome
 
-POOL_COUNT = 512
 # Of the stage's time, how long to wait for late shards; the network needs the rest.
 _FIND_SHARE = 0.6
 
@@ -50,38 +50,49 @@ _STOP_OF_ERROR: Mapping[type[TandemError], NeighbourStopReason] = {
 """Any other error is UNAVAILABLE: retrieval has just answered the same query."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OrderedHits:
-    """Holds a query's hits in the order of the earlier stages."""
-
-    index_id: str
-    fingerprint: str
-    embeddings: Embeddings
-    """Of the query."""
-    query_modality: Modality
-    hits: Sequence[Hit]
-    """Of the other modality, with their embeddings."""
-
-
 class NeighbourStage:
-    """Asks the shards for neighbours, and a rerank_svc for scores."""
+    """Asks the shards for neighbours, and a rerank_svc for scores, where a search asks for it."""
+
+    name = "neighbours"
+    score_name = "neighbour_score"
+    ordered_by = OrderedBy.NEIGHBOURS
 
     def __init__(
         self,
         finders: Sequence[Shard],
         scorers: Sequence[GuardedReranker],
-        pool_count: int = POOL_COUNT,
+        pool_count: int = 512,
+        time_share: float = 0.2,
     ) -> None:
         """Takes finders by shard number; any scorer can score any graph."""
+        self.time_share = time_share
         self._finders = finders
         self._scorers = scorers
         self._pool_count = pool_count
         self._models = ServedNeighbourModels(scorers)
         self._turns = itertools.count()
 
-    async def score(self, ordered: OrderedHits, deadline: Deadline) -> NeighbourOutcome:
-        """Scores the first hits, as many as the model reads; the outcome names a failure."""
-        if len(ordered.embeddings) != 1 or not ordered.hits:
+    def is_asked(self, query: SearchQuery) -> bool:
+        """Returns `neighbours_enabled`."""
+        return query.neighbours_enabled
+
+    async def score(
+        self, query: SearchQuery, ordered: OrderedHits, deadline: Deadline
+    ) -> StageOutcome:
+        """Scores the first hits of the modality that the query does not have.
+
+        The summary names a failure; raises if the query requires all neighbours and some are
+        missing.
+        """
+        outcome = await self._outcome(ordered, deadline)
+        note_neighbours(outcome.stop)
+        if query.neighbours_required:
+            outcome.check_complete()
+        return outcome.as_stage
+
+    async def _outcome(self, ordered: OrderedHits, deadline: Deadline) -> NeighbourOutcome:
+        found_hits = ordered.hits.get(ordered.query_modality.other, ())
+        if len(ordered.embeddings) != 1 or not found_hits:
             return NeighbourOutcome(NeighbourStopReason.NOT_APPLICABLE)
         try:
             model = await self._models.model(deadline)
@@ -93,7 +104,7 @@ class NeighbourStage:
             return NeighbourOutcome(NeighbourStopReason.NOT_SERVED)
         if model.base_fingerprint != ordered.fingerprint:
             return NeighbourOutcome(NeighbourStopReason.MODEL_MISMATCH)
-        hits = ordered.hits[: _item_count(model, ordered.query_modality)]
+        hits = found_hits[: _item_count(model, ordered.query_modality)]
         nodes_VD = np.stack([ordered.embeddings[0], *(_embedding(hit) for hit in hits)])
         query = self._neighbour_query(ordered, nodes_VD, model)
         found, missing = await self._find(query, deadline)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.search.answer import NeighbourSummary
-from tandem.contract.search.answer_names import NeighbourStopReason
+from tandem.contract.search.answer_names import DegradationKind, NeighbourStopReason
 from tandem.errors import (
     DeadlineExceeded,
     NeighbourModelMissing,
@@ -15,6 +15,7 @@ from tandem.errors import (
 )
 from tandem.search.coverage import missing_reasons
 from tandem.search.metrics import NEIGHBOUR_STOPS
+from tandem.stages.stage import StageOutcome
 
 for _each in NeighbourStopReason:
     # A counter that first appears at its first count hides that count from rate().
@@ -36,11 +37,17 @@ class NeighbourOutcome:
     cost: InferenceCost = field(default_factory=InferenceCost)
 
     @property
-    def summary(self) -> NeighbourSummary:
-        """What an answer says of it."""
-        return NeighbourSummary(
+    def as_stage(self) -> StageOutcome:
+        """What an answer takes of it."""
+        degradations: tuple[DegradationKind, ...] = ()
+        if self.stop.is_short:
+            degradations = (DegradationKind.NEIGHBOURS_SKIPPED,)
+        elif self.missing:
+            degradations = (DegradationKind.NEIGHBOURS_PARTIAL,)
+        summary = NeighbourSummary(
             len(self.scores), self.stop, self.neighbour_model, missing_reasons(self.missing)
         )
+        return StageOutcome(self.scores, self.cost, degradations, {"neighbours": summary})
 
     def check_complete(self) -> None:
         """Raises DeadlineExceeded or NeighboursUnavailable unless all shards' items were read.

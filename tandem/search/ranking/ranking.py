@@ -1,6 +1,7 @@
-"""Orders an answer: fuses scores, takes neighbour scores, drops and diversifies, interleaves."""
+"""Orders an answer: fuses scores, takes later stages' scores, drops, diversifies, interleaves."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,35 +12,42 @@ from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
 from tandem.contract.search.answer import Explanation, FoundItem, ScoreTerm, ordering_stage
+from tandem.contract.search.answer_names import OrderedBy
 from tandem.contract.search.query import RankingRule, SearchQuery
 from tandem.search.ranking.diversity import distinct_places, marginal_order, similarities
 from tandem.search.ranking.fusion import Fusion
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
+from tandem.stages.stage import Stage
 
 # Comparing so many hits with each other takes a millisecond.
 _LONG_COUNT = 100
-# Below any cosine.
-_LOWEST = -2.0
-_NO_SCORES: Mapping[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StageOrder:
+    """Holds the scores of a stage after the rerank, by item id."""
+
+    stage: Stage
+    scores: Mapping[str, float]
 
 
 def rank_answer(
     query: SearchQuery,
     hits: Sequence[Hit],
     matches: Mapping[str, Match],
-    neighbour_scores: Mapping[str, float] = _NO_SCORES,
+    stages: Sequence[StageOrder] = (),
 ) -> list[FoundItem]:
     """Returns the whole order, of which an answer holds the first `return_n`.
 
     `hits` are in retrieval order within each modality, with embeddings if
-    `query.ranking.are_embeddings_needed`; `matches` and `neighbour_scores` are by item id.
+    `query.ranking.are_embeddings_needed`; `matches` are by item id.
 
-    Within a modality, hits that the neighbour model scored come first, then reranked ones, then the
-    others in retrieval order: the scores of two models are not comparable.
+    Within a modality, hits that the last stage scored come first, then those of earlier ones, then
+    reranked ones, then the others in retrieval order: the scores of two models are not comparable.
     """
     kinds = [
-        _rank_kind(query, _of_modality(hits, modality), matches, neighbour_scores)
+        _rank_kind(query, _of_modality(hits, modality), matches, stages)
         for modality in query.modalities
     ]
     entries = kinds[0]
@@ -54,19 +62,26 @@ async def rank_answer_aside(
     query: SearchQuery,
     hits: Sequence[Hit],
     matches: Mapping[str, Match],
-    neighbour_scores: Mapping[str, float] = _NO_SCORES,
+    stages: Sequence[StageOrder] = (),
 ) -> list[FoundItem]:
     """Does what rank_answer does, in a thread if it would block the event loop for long."""
     if query.ranking.are_embeddings_needed and len(hits) > _LONG_COUNT:
-        return await asyncio.to_thread(rank_answer, query, hits, matches, neighbour_scores)
-    return rank_answer(query, hits, matches, neighbour_scores)
+        return await asyncio.to_thread(rank_answer, query, hits, matches, stages)
+    return rank_answer(query, hits, matches, stages)
 
 
 def reranked_hits(
-    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, Match], modality: Modality
+    query: SearchQuery,
+    hits: Sequence[Hit],
+    matches: Mapping[str, Match],
+    modality: Modality,
+    stages: Sequence[StageOrder] = (),
 ) -> list[Hit]:
-    """Returns the hits of a modality as retrieval and rerank order them, without what they drop."""
-    return [entry.hit for entry in _reranked(query, _of_modality(hits, modality), matches)[0]]
+    """Returns the hits of a modality as stages so far order them, without what they drop."""
+    entries, _ = _reranked(query, _of_modality(hits, modality), matches)
+    for stage in stages:
+        _order_by(entries, stage)
+    return [entry.hit for entry in entries]
 
 
 async def retrieved_order(query: SearchQuery, hits: Sequence[Hit]) -> list[FoundItem]:
@@ -86,7 +101,9 @@ class _Entry:
     ranks: dict[str, int] = field(default_factory=dict)
     """The rank after each stage, from 1."""
     explained: bool = False
-    neighbour_score: float | None = None
+    stage_score: float | None = None
+    ordered_by: OrderedBy | None = None
+    """Of the stage after the rerank that scored it."""
 
     def found(self, final_rank: int) -> FoundItem:
         """Returns the item at its final rank, its scores in the precision of a message."""
@@ -103,11 +120,11 @@ class _Entry:
             modality=hit.modality,
             score=_float32(self.score),
             explanation=Explanation(tuple(self.terms), self.ranks) if self.explained else None,
-            neighbour_score=None
-            if self.neighbour_score is None
-            else _float32(self.neighbour_score),
+            neighbour_score=_float32(self.stage_score)
+            if self.stage_score is not None and self.ordered_by is OrderedBy.NEIGHBOURS
+            else None,
             hybrid=hit.hybrid,
-            ordered_by=ordering_stage(logit, self.neighbour_score),
+            ordered_by=self.ordered_by or ordering_stage(logit, None),
         )
 
 
@@ -124,13 +141,14 @@ def _rank_kind(
     query: SearchQuery,
     hits: Sequence[Hit],
     matches: Mapping[str, Match],
-    neighbour_scores: Mapping[str, float],
+    stages: Sequence[StageOrder],
 ) -> list[_Entry]:
     """Returns one modality's hits in their final order."""
     rule = query.ranking
     entries, fusion = _reranked(query, hits, matches)
-    if neighbour_scores:
-        _order_by_neighbours(entries, neighbour_scores)
+    for stage in stages:
+        if stage.scores:
+            _order_by(entries, stage)
     if rule.are_embeddings_needed and entries:
         entries = _diversified(entries, fusion, rule)
         _note(entries, "diversity")
@@ -166,17 +184,19 @@ def _reranked(
     return entries, fusion
 
 
-def _order_by_neighbours(entries: list[_Entry], scores: Mapping[str, float]) -> None:
+def _order_by(entries: list[_Entry], order: StageOrder) -> None:
     """Moves the hits with a score to the front, the best first; the others keep their order."""
     for entry in entries:
-        score = scores.get(entry.hit.item_id)
+        score = order.scores.get(entry.hit.item_id)
         if score is None:
             continue
-        entry.neighbour_score = entry.score = score
+        entry.stage_score = entry.score = score
+        entry.ordered_by = order.stage.ordered_by
         if entry.explained:
-            entry.terms = [ScoreTerm("neighbour_score", score, 1.0)]
-    entries.sort(key=lambda entry: -_LOWEST if entry.neighbour_score is None else -entry.score)
-    _note(entries, "neighbours")
+            entry.terms = [ScoreTerm(order.stage.score_name, score, 1.0)]
+    scores = order.scores
+    entries.sort(key=lambda entry: -scores.get(entry.hit.item_id, -math.inf))
+    _note(entries, order.stage.name)
 
 
 def _diversified(entries: list[_Entry], fusion: Fusion, rule: RankingRule) -> list[_Entry]:
@@ -200,7 +220,7 @@ def _diversified(entries: list[_Entry], fusion: Fusion, rule: RankingRule) -> li
         entry.score = weight * _relevance(entry, fusion) - (1 - weight) * redundancy
         if entry.explained:
             terms = entry.terms
-            if entry.neighbour_score is None:
+            if entry.stage_score is None:
                 terms = fusion.relevance_terms(entry.hit)
             entry.terms = [
                 *(ScoreTerm(term.name, term.value, term.weight * weight) for term in terms),
@@ -211,16 +231,16 @@ def _diversified(entries: list[_Entry], fusion: Fusion, rule: RankingRule) -> li
 
 
 def _relevance(entry: _Entry, fusion: Fusion) -> float:
-    """Returns the score on the scale of similarities; a neighbour score is a cosine already."""
-    if entry.neighbour_score is None:
+    """Returns the score on the scale of similarities; a later stage's is on it already."""
+    if entry.stage_score is None:
         return fusion.relevance(entry.hit)
-    return entry.neighbour_score
+    return entry.stage_score
 
 
 def _block_sizes(entries: Sequence[_Entry]) -> list[int]:
     """Returns the number of hits that each stage ordered, the last stage's first."""
     counts = Counter(
-        (entry.neighbour_score is None, entry.neighbour_score is None and entry.match is None)
+        (entry.stage_score is None, entry.stage_score is None and entry.match is None)
         for entry in entries
     )
     return [counts[False, False], counts[True, False], counts[True, True]]

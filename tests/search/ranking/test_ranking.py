@@ -1,6 +1,7 @@
 """The final order: reranked hits first, and the options that change it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +16,13 @@ from tandem.contract.search.answer import FoundItem
 from tandem.contract.search.answer_names import OrderedBy
 from tandem.contract.search.query import Depth, RankingRule, SearchQuery, WeightedPart
 from tandem.errors import RankingInvalid
-from tandem.search.ranking.ranking import rank_answer, reranked_hits, retrieved_order
+from tandem.search.neighbours.neighbour_stage import NeighbourStage
+from tandem.search.ranking.ranking import (
+    StageOrder,
+    rank_answer,
+    reranked_hits,
+    retrieved_order,
+)
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
 
@@ -257,6 +264,11 @@ def test_a_number_out_of_range_is_refused(field: str, low: float) -> None:
             RankingRule(**{field: value})  # type: ignore[arg-type]
 
 
+def by_neighbours(scores: Mapping[str, float]) -> StageOrder:
+    """Returns the order of the neighbour model's scores."""
+    return StageOrder(NeighbourStage([], []), scores)
+
+
 STAGED_HITS = [Hit(name, 0.9 - place / 10) for place, name in enumerate("abcde")]
 """Of which "c", then "b" are reranked first."""
 STAGED_MATCHES = {"c": Match(3.0, 0.9), "b": Match(2.0, 0.8), "a": Match(1.0, 0.7)}
@@ -267,7 +279,7 @@ def test_neighbours_order_the_first_hits_and_leave_the_others() -> None:
     scores = {"c": -0.25, "b": 0.5}
 
     ranked = rank_answer(
-        replace(QUERY, explained=True), STAGED_HITS, STAGED_MATCHES, neighbour_scores=scores
+        replace(QUERY, explained=True), STAGED_HITS, STAGED_MATCHES, stages=[by_neighbours(scores)]
     )
 
     assert [(each.item_id, each.ordered_by, each.score) for each in ranked] == [
@@ -304,7 +316,9 @@ def test_diversity_keeps_items_ordered_by_neighbours_first() -> None:
     ]
     query = replace(QUERY, ranking=RankingRule(relevance_weight=0.5), explained=True)
 
-    ranked = rank_answer(query, hits, STAGED_MATCHES, neighbour_scores={"c": -0.25, "b": 0.5})
+    ranked = rank_answer(
+        query, hits, STAGED_MATCHES, stages=[by_neighbours({"c": -0.25, "b": 0.5})]
+    )
 
     assert [each.item_id for each in ranked] == ["b", "c", "a", "d", "e"]
     # Half of -0.25, less half of the redundancy with "b", which is 1.

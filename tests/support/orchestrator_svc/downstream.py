@@ -48,6 +48,7 @@ from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule
 from tandem.search.search import Searcher
@@ -515,6 +516,7 @@ async def stack(
                 minimum_coverage=minimum_coverage,
                 shares=TimeShares(retrieval=retrieval_time_share),
                 chunk_rule=chunk_rule,
+                stages=[NeighbourStage(stages.shards, stages.rerankers)],
             ),
             Ingester(
                 stages.encoder,
