@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from statistics import median
 
 import grpc
@@ -30,7 +31,14 @@ from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.support.chassis.longer_times import holds_with_longer_times
-from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, door, raising, stack
+from tests.support.orchestrator_svc.downstream import (
+    DESCRIPTION,
+    FINGERPRINT,
+    Stack,
+    door,
+    raising,
+    stack,
+)
 
 TIMEOUT_SECONDS = 60
 NAMES = [f"image-{number:02}" for number in range(12)]
@@ -264,17 +272,7 @@ RULE = AdaptiveDepthRule(
 
 def described(fingerprint: str = FINGERPRINT, **rules: object) -> ModelDescription:
     """Returns a description."""
-    return ModelDescription(
-        fingerprint=fingerprint,
-        family="joint",
-        precision="fp32",
-        embedding_dimension=2,
-        max_text_token_count=64,
-        max_text_bytes=8192,
-        max_image_bytes=1,
-        max_image_pixel_count=1,
-        **rules,  # type: ignore[arg-type]
-    )
+    return replace(DESCRIPTION, fingerprint=fingerprint, **rules)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

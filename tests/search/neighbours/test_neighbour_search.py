@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tandem import errors
-from tandem.contract.model_description import ModelDescription, NeighbourModelDescription
+from tandem.contract.model_description import NeighbourModelDescription
 from tandem.search.calls.breaker import BREAKER_RULE
 from tandem.search.metrics import NEIGHBOUR_STOPS
 from tandem.v1 import content_pb2
@@ -20,6 +20,7 @@ from tandem.v1 import rerank_service_pb2 as rerank_pb
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import embedding_from_proto
 from tests.search.test_degradation import answer, refusal
+from tests.support.orchestrator_svc import downstream
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, door, raising, stack
 
 IMAGES = [f"image-{number:02}" for number in range(12)]
@@ -32,17 +33,7 @@ MODEL = NeighbourModelDescription(
     neighbour_count=2,
     includes_query_pillar=True,
 )
-DESCRIPTION = ModelDescription(
-    fingerprint=FINGERPRINT,
-    family="joint",
-    precision="fp32",
-    embedding_dimension=2,
-    max_text_token_count=1,
-    max_text_bytes=1,
-    max_image_bytes=1,
-    max_image_pixel_count=1,
-    neighbour_model=MODEL,
-)
+DESCRIPTION = replace(downstream.DESCRIPTION, neighbour_model=MODEL)
 SHORT_SECONDS = 1.0
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -13,16 +14,7 @@ from tandem.search.neighbours.served_model import ServedNeighbourModels
 from tandem.stages.reranking import Reranker
 from tests.search.neighbours.test_neighbour_search import DESCRIPTION, MODEL
 
-WITHOUT = ModelDescription(
-    fingerprint="model-a",
-    family="joint",
-    precision="fp32",
-    embedding_dimension=2,
-    max_text_token_count=1,
-    max_text_bytes=1,
-    max_image_bytes=1,
-    max_image_pixel_count=1,
-)
+WITHOUT = replace(DESCRIPTION, neighbour_model=None)
 
 
 class Describer:

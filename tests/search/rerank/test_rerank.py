@@ -7,13 +7,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from tandem import errors
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
-from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
+from tandem.contract.model_description import AdaptiveDepthRule
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.answer_names import RerankStopReason
 from tandem.contract.search.ingest import IncomingItem
@@ -21,6 +22,7 @@ from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
 from tandem.search.rerank.pace import ChunkRule
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import (
+    DESCRIPTION,
     FINGERPRINT,
     Stack,
     ingest,
@@ -414,17 +416,7 @@ async def test_a_cancelled_search_requests_no_further_chunk(filled: Stack) -> No
 def describe(behind: Stack, rule: AdaptiveDepthRule | None, fingerprint: str = FINGERPRINT) -> None:
     """Has every reranker serve a model with the rule."""
     for shard in behind.shards:
-        shard.description = ModelDescription(
-            fingerprint=fingerprint,
-            family="joint",
-            precision="fp32",
-            embedding_dimension=2,
-            max_text_token_count=64,
-            max_text_bytes=8192,
-            max_image_bytes=1,
-            max_image_pixel_count=1,
-            adaptive_depth_rule=rule,
-        )
+        shard.description = replace(DESCRIPTION, fingerprint=fingerprint, adaptive_depth_rule=rule)
 
 
 def _after(is_due: Callable[[], bool], before: Before) -> Before:

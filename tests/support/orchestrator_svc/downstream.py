@@ -29,6 +29,7 @@ from tandem.chassis.serve.server import make_server
 from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse, TruncationPolicy
 from tandem.contract.filters import AllOf, Filter, holds
+from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.ingest import IncomingItem, IngestBatch
 from tandem.errors import (
     IndexNotFound,
@@ -87,6 +88,16 @@ from tests.support.chassis.served import served
 from tests.support.orchestrator_svc.scripted import Before, Describing, FakeReranker
 
 FINGERPRINT = "model-a"
+DESCRIPTION = ModelDescription(
+    fingerprint=FINGERPRINT,
+    family="joint",
+    precision="fp32",
+    embedding_dimension=2,
+    max_text_token_count=64,
+    max_text_bytes=8192,
+    max_image_bytes=1,
+    max_image_pixel_count=1,
+)
 
 Write = index_pb.UpsertItemsRequest | index_pb.DeleteItemsRequest
 WriteResponse = TypeVar("WriteResponse", index_pb.UpsertItemsResponse, index_pb.DeleteItemsResponse)
