@@ -15,7 +15,7 @@ from tandem.repository.manifest import Manifest
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto, encoding_from_proto, truncation_policy_to_proto
-from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, reasons, served_channel
+from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, served_channel
 from tests.support.pictures.pictures import encoded, plain
 
 SHORT = "two dogs left of one umbrella"
@@ -53,19 +53,6 @@ def truncated_count(policy: TruncationPolicy) -> float:
     """Returns what Prometheus would read."""
     name = "tandem_encoder_truncated_texts_total"
     return REGISTRY.get_sample_value(name, {"policy": policy.value}) or 0.0
-
-
-async def test_error_refuses_a_long_text_alone(stub: EncoderServiceStub) -> None:
-    """It is what an unspecified policy means too."""
-    for policy in (pb.EncodeContentsRequest().truncation_policy, 7):
-        response = await stub.EncodeContents(
-            pb.EncodeContentsRequest(
-                contents=[content_to_proto(TextContent(text)) for text in (SHORT, LONG)],
-                truncation_policy=policy,  # type: ignore[arg-type]
-            ),
-            timeout=TIMEOUT_SECONDS,
-        )
-        assert reasons(response) == ["", "TEXT_TOO_LONG"]
 
 
 @pytest.mark.parametrize("policy", list(TruncationPolicy))

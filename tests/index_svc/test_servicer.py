@@ -107,16 +107,6 @@ async def test_an_index_is_described(stub: IndexServiceStub) -> None:
     assert not images.live_recalls
 
 
-@pytest.mark.parametrize(("k", "count"), [(4, 4), (6, 5)])
-async def test_there_are_min_of_k_and_all_hits(stub: IndexServiceStub, k: int, count: int) -> None:
-    """Hits are never padded."""
-    await stub.UpsertItems(upsert_request([text_item(f"{seed}", seed) for seed in range(5)]))
-
-    found = await hits(stub, search_request([1, 77], k))
-
-    assert [len(set(item_ids)) for item_ids in found] == [count, count]
-
-
 async def test_everything_is_found_after_a_restart(tmp_path: Path) -> None:
     """Deletions and replacements are included."""
     items = [text_item(f"{seed:04}", seed) for seed in range(200)]
