@@ -56,10 +56,6 @@ class Deadline:
             raise DeadlineExceeded(what=what)
         return seconds
 
-    @property
-    def passed(self) -> bool:
-        return self.left() <= 0
-
     @asynccontextmanager
     async def kept(self, what: str) -> AsyncIterator[None]:
         """Ends the block's work at the deadline; raises DeadlineExceeded, naming `what`."""

@@ -94,9 +94,7 @@ def make_orchestrator(
     )
     return Orchestrator(
         searcher=searcher,
-        batch_searcher=BatchSearcher(
-            encoder, shards, rerankers, searcher.services, searcher.depth_rules, chunk_rule
-        ),
+        batch_searcher=BatchSearcher(searcher.services, searcher.depth_rules, chunk_rule),
         ingest_stream=IngestStream(
             ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
         ),

@@ -9,18 +9,12 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.query import SearchQuery
 from tandem.errors import TandemError
-from tandem.search.calls.batching import (
-    BatchedEncoder,
-    BatchedReranker,
-    BatchedShard,
-)
+from tandem.search.calls.batching import BatchedEncoder, BatchedReranker, BatchedShard
 from tandem.search.calls.call_batcher import OpenSearches
-from tandem.search.calls.guarded import GuardedReranker, GuardedShard
 from tandem.search.contents.content_room import ContentRoom
 from tandem.search.rerank.adaptive_depth import DepthRules
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
 from tandem.search.search import Searcher, SearchServices
-from tandem.stages.encoding import Encoder
 
 
 class BatchSearcher:
@@ -28,9 +22,6 @@ class BatchSearcher:
 
     def __init__(
         self,
-        encoder: Encoder,
-        shards: Sequence[GuardedShard],
-        rerankers: Sequence[GuardedReranker],
         services: SearchServices,
         depth_rules: DepthRules,
         chunk_rule: ChunkRule = CHUNK_RULE,
@@ -39,9 +30,6 @@ class BatchSearcher:
 
         A chunk of a batch takes longer than a chunk of the same size from one search.
         """
-        self._encoder = encoder
-        self._shards = shards
-        self._rerankers = rerankers
         self._services = replace(services, pace=RerankPace(chunk_rule))
         self._depth_rules = depth_rules
 
@@ -71,9 +59,9 @@ class BatchSearcher:
     @asynccontextmanager
     async def _batching(self, running: OpenSearches) -> AsyncIterator[SearchServices]:
         """Yields services that batch their calls; cancels the calls in flight at the end."""
-        encoder = BatchedEncoder(self._encoder, running)
-        shards = [BatchedShard(shard, running) for shard in self._shards]
-        scorers = [BatchedReranker(each, running) for each in self._rerankers]
+        encoder = BatchedEncoder(self._services.encoder, running)
+        shards = [BatchedShard(each, running) for each in self._services.shards]
+        scorers = [BatchedReranker(each, running) for each in self._services.scorers]
         try:
             yield replace(self._services, encoder=encoder, shards=shards, scorers=scorers)
         finally:

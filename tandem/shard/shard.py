@@ -253,11 +253,6 @@ class StoredShard:
             )
         return self._writer.submit(write)
 
-    def read(self, index_id: str, item_ids: Sequence[str]) -> list[ItemRecord]:
-        """Returns the existing items in the order of the ids; raises IndexNotFound, ItemCorrupt."""
-        self._check_loaded()
-        return [item for item in self._store.read_items(index_id, item_ids) if item is not None]
-
     def drop(self, index_id: str, deadline_time: float) -> Deleted:
         """Deletes the index's items until the deadline, then the index if it is empty.
 

@@ -192,6 +192,7 @@ async def test_a_damaged_shard_checks_tokens_too(tmp_path: Path, secured: Secure
     )
     path = "/tandem.v1.IndexService/GetItems"
     request = request_in_index(METHODS[path], INDEX_ID)
+    request.item_ids.append("a")
     try:
         await (await process.listening()).close()
         address = f"127.0.0.1:{process.port}"

@@ -88,10 +88,10 @@ def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
 
     assert found(shard) == ["a", "c"]
     with pytest.raises(ItemCorrupt):
-        shard.read("scenes", ["b"])
+        shard.read_within("scenes", ["b"])
     shard.write(upsert("b")).result(60)
     assert found(shard) == ["a", "b", "c"]
-    assert [item.item_id for item in shard.read("scenes", ["b"])] == ["b"]
+    assert [item.item_id for item in shard.read_within("scenes", ["b"])[0]] == ["b"]
     shard.close()
 
 
@@ -169,7 +169,7 @@ def test_a_repeated_write_is_answered_and_not_applied_again(shard: StoredShard) 
 
     assert (again.sequence, again.is_repeat) == (first.sequence, True)
     assert found(shard) == ["b"]
-    assert [item.item_id for item in shard.read("scenes", ["a", "b"])] == ["b"]
+    assert [item.item_id for item in shard.read_within("scenes", ["a", "b"])[0]] == ["b"]
 
 
 def test_of_two_models_that_race_for_a_new_index_one_wins(shard: StoredShard) -> None:
@@ -295,7 +295,7 @@ def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
     with pytest.raises(InternalFault):
         shard.check()
     assert found(shard) == ["a"]
-    assert [item.item_id for item in shard.read("scenes", ["a"])] == ["a"]
+    assert [item.item_id for item in shard.read_within("scenes", ["a"])[0]] == ["a"]
     shard.close()
 
 

@@ -209,9 +209,9 @@ class ShardModel(RuleBasedStateMachine):
     def holds_what_the_dictionary_holds(self) -> None:
         if not self._items and INDEX_ID not in self._shard.indexes():
             with pytest.raises(IndexNotFound):
-                self._shard.read(INDEX_ID, ITEM_IDS)
+                self._shard.read_within(INDEX_ID, ITEM_IDS)
             return
-        read = self._shard.read(INDEX_ID, ITEM_IDS)
+        read, _ = self._shard.read_within(INDEX_ID, ITEM_IDS)
         assert {item.item_id: (item.content, item.attributes) for item in read} == {
             item_id: (item.content, item.attributes) for item_id, item in self._items.items()
         }

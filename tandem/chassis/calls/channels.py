@@ -19,7 +19,6 @@ from tandem.chassis.telemetry.request_id import REQUEST_ID_KEY, current_request_
 from tandem.chassis.telemetry.tracing import current_trace
 from tandem.chassis.tls import Certificates, Identity, Rotation
 from tandem.contract.limits import MAX_MESSAGE_BYTES
-from tandem.errors import DeadlineExceeded
 
 Response = TypeVar("Response")
 
@@ -107,19 +106,6 @@ def open_channel(address: str, identity: Identity | None = None) -> grpc.aio.Cha
         return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
     return RotatingChannel(Rotation(identity), open_with)
-
-
-def deadline_seconds(context: grpc.aio.ServicerContext, default: float) -> float:
-    """Returns the seconds that the caller still waits, or `default` without a deadline.
-
-    Raises `DeadlineExceeded` if none are left, so that no useless work starts.
-    """
-    remaining: float | None = context.time_remaining()
-    if remaining is None:
-        return default
-    if remaining <= 0:
-        raise DeadlineExceeded(what="the call before this work began")
-    return remaining
 
 
 async def call(

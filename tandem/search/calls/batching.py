@@ -18,7 +18,7 @@ from tandem.contract.limits import (
 from tandem.contract.model_description import ModelDescription
 from tandem.errors import TandemError
 from tandem.search.calls.call_batcher import CallBatcher, OpenSearches
-from tandem.search.calls.guarded import GuardedReranker
+from tandem.search.rerank.rerank import CandidateScorer
 from tandem.search.retrieval import SearchedShard
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
 from tandem.stages.reranking import Candidates, ScoredBatch, ScoreQuery
@@ -115,7 +115,7 @@ class BatchedShard:
 class BatchedReranker:
     """Scores the candidates of several searches in one call."""
 
-    def __init__(self, reranker: GuardedReranker, searches: OpenSearches) -> None:
+    def __init__(self, reranker: CandidateScorer, searches: OpenSearches) -> None:
         self._reranker = reranker
         self._batcher = CallBatcher[ScoreQuery, Candidates, ScoredBatch](
             self._score_all,

@@ -596,13 +596,7 @@ def _door(
 ) -> Callable[[grpc.aio.Server], None]:
     orchestrator = Orchestrator(
         searcher=behind.searcher,
-        batch_searcher=BatchSearcher(
-            behind.stages.encoder,
-            behind.stages.shards,
-            behind.stages.rerankers,
-            behind.searcher.services,
-            behind.searcher.depth_rules,
-        ),
+        batch_searcher=BatchSearcher(behind.searcher.services, behind.searcher.depth_rules),
         ingest_stream=IngestStream(
             behind.ingester, behind.shard_map, pending_batch_count=pending_batch_count
         ),
