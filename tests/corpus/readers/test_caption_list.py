@@ -5,20 +5,15 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 
 from tandem.corpus.errors import (
     CorpusError,
-    CorpusFileMissing,
     CorpusMalformed,
     PictureFileMissing,
     PictureIsUrl,
-    PictureOutside,
-    SplitUnknown,
 )
 from tandem.corpus.left_out import LeftOut, ReaderFault
 from tandem.corpus.readers.caption_list import read_caption_list
-from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
 
 TRAIN = "a cat\tcats/1.jpg\none cat\tcats/1.jpg\n\t2.jpg\n"
 
@@ -40,23 +35,6 @@ def with_lines(folder: Path, *lines: str) -> Path:
     return path
 
 
-@given(made(min_captions=1))
-def test_a_written_corpus_is_read_back(pictures: list[Made]) -> None:
-    with a_folder() as folder:
-        expected = []
-        lines = []
-        for each in pictures:
-            captions = tuple(text.replace("\t", " ") for text in each.captions)
-            expected.append(Made(f"{each.name}.jpg", captions, each.pixels))
-            (folder / f"{each.name}.jpg").write_bytes(each.pixels)
-            lines += [f"{text}\t{each.name}.jpg" for text in captions]
-        (folder / "any.tsv").write_bytes("\n".join(lines).encode())
-
-        records = list(read_caption_list(folder, "any"))
-
-        assert [as_made(each, each.record_id) for each in records] == expected
-
-
 def test_lines_of_one_picture_are_one_record(pets: Path) -> None:
     first, second = read_caption_list(pets, "train", language="de")
 
@@ -68,15 +46,6 @@ def test_lines_of_one_picture_are_one_record(pets: Path) -> None:
     assert first.image.read() == b"pixels of 1"
     assert [c.text for c in second.captions] == [""]
     assert second.image.read() == b"pixels of 2"
-
-
-def test_one_file_is_one_split(pets: Path) -> None:
-    """It is given by its own path; its pictures lie next to it."""
-    (record,) = read_caption_list(pets / "val.tsv", "val")
-
-    assert (record.record_id, record.image.read()) == ("2.jpg", b"pixels of 2")
-    with pytest.raises(SplitUnknown, match=r"val\.tsv has no .* 'train'; its splits are: val;"):
-        read_caption_list(pets / "val.tsv", "train")
 
 
 @pytest.mark.parametrize(
@@ -124,16 +93,6 @@ def test_a_broken_line_is_refused_by_its_number(pets: Path, line: str, says: str
 
     with pytest.raises(CorpusMalformed, match=rf"train\.tsv: line 4 .*{says}"):
         list(read_caption_list(path, "train"))
-
-
-def test_a_caption_that_is_not_utf8_affects_only_its_record(pets: Path) -> None:
-    (pets / "train.tsv").write_bytes(TRAIN.replace("one cat", "eine Kätzin").encode("latin-1"))
-
-    first, second = read_caption_list(pets, "train")
-
-    assert (first.record_id, first.captions) == ("cats/1.jpg", ())
-    assert f"{pets / 'train.tsv'}: line 2 is not UTF-8" in (first.captions_fault or "")
-    assert (second.record_id, second.captions_fault) == ("2.jpg", None)
 
 
 def test_a_name_that_is_not_utf8_is_refused(pets: Path) -> None:
@@ -191,31 +150,6 @@ def test_two_files_whose_names_differ_in_spelling_are_ambiguous(tmp_path: Path) 
     assert exact.image.read() == b"a.JPG"
     with pytest.raises(PictureFileMissing, match=r"a\.jpg, which is not there"):
         other.image.read()
-
-
-def test_links_out_of_the_folder_are_refused(
-    pets: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    outside = tmp_path_factory.mktemp("outside")
-    (outside / "x.jpg").write_bytes(b"secret")
-    (outside / "train.tsv").write_text("secret\t2.jpg\n")
-    (pets / "link.JPG").symlink_to(outside / "x.jpg")
-    (pets / "folder").symlink_to(outside)
-    (pets / "inside.jpg").symlink_to("cats/1.jpg")
-    names = ("link.JPG", "link.jpg", "folder/x.jpg", "inside.jpg")
-    with_lines(pets, *(f"a cat\t{name}" for name in names))
-
-    *out, inside = read_caption_list(pets, "train")
-
-    assert inside.image.read() == b"pixels of 1"
-    for each in out:
-        with pytest.raises(PictureOutside, match=r"train\.tsv: line \d names .* is a link out of"):
-            each.image.read()
-    (pets / "train.tsv").unlink()
-    (pets / "train.tsv").symlink_to(outside / "train.tsv")
-    with pytest.raises(CorpusFileMissing, match=r"train\.tsv is a link out of the corpus"):
-        list(read_caption_list(pets, "train"))
-    assert next(read_caption_list(pets / "train.tsv", "train")).captions[0].text == "secret"
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le"])

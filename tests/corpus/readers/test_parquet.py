@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tandem.corpus.errors import (
     CorpusError,
@@ -25,7 +23,6 @@ from tandem.corpus.errors import (
 from tandem.corpus.left_out import FileFault, LeftOut
 from tandem.corpus.readers.parquet import read_parquet
 from tandem.corpus.records import Record
-from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
 
 HUGGING_FACE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -47,37 +44,6 @@ def pets(path: Path, **more: Any) -> Path:
 
 def read(path: Path, split: str = "train") -> list[Record]:
     return list(read_parquet(path, split))
-
-
-@given(
-    made(),
-    st.sampled_from([pa.binary(), pa.large_binary(), HUGGING_FACE]),
-    st.sampled_from([pa.list_(pa.string()), pa.large_list(pa.large_string())]),
-    st.sampled_from(["none", "snappy", "zstd"]),
-    st.booleans(),
-)
-def test_a_written_corpus_is_read_back(
-    pictures: list[Made], image: pa.DataType, texts: pa.DataType, packed: str, has_ids: bool
-) -> None:
-    images = [each.pixels for each in pictures]
-    if image == HUGGING_FACE:
-        images = [{"bytes": each.pixels, "path": each.name} for each in pictures]  # type: ignore[misc]
-    columns = {
-        "image": pa.array(images, image),
-        "captions": pa.array([list(each.captions) for each in pictures], texts),
-    }
-    if has_ids:
-        columns["id"] = pa.array([each.name for each in pictures])
-    with a_folder() as folder:
-        path = folder / "train-0.parquet"
-        pq.write_table(pa.table(columns), path, row_group_size=2, compression=packed)
-
-        records = read(folder)
-
-        names = [each.name for each in pictures]
-        ids = names if has_ids else [f"train-0/{number}" for number in range(len(names))]
-        assert [each.record_id for each in records] == ids
-        assert list(map(as_made, records, names)) == pictures
 
 
 def test_a_row_is_a_record(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 
 from tandem.corpus.errors import (
     CorpusMalformed,
@@ -17,7 +16,7 @@ from tandem.corpus.errors import (
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
 from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
 from tandem.corpus.readers.picture_folder import read_picture_folder
-from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
+from tests.support.corpus.made_corpora import Made, as_made
 
 
 def put(folder: Path, each: Made, suffix: str = ".jpg") -> None:
@@ -54,25 +53,6 @@ def faults(folder: Path) -> dict[str, str]:
     return {each.record_id: each.captions_fault for each in records if each.captions_fault}
 
 
-@given(made(), made())
-def test_all_pictures_and_captions_are_read(whole: list[Made], train: list[Made]) -> None:
-    with a_folder() as folder:
-        for each in whole:
-            put(folder, each)
-        for each in train:
-            put(folder / "train", each, ".webp")
-
-        read = {split: list(read_picture_folder(folder, split)) for split in ("all", "train")}
-
-        by_name = {"all": whole, "train": train}
-        for split, records in read.items():
-            expected = sorted(by_name[split], key=lambda each: each.name)
-            prefix = "" if split == "all" else "train/"
-            assert [each.record_id for each in records] == [prefix + each.name for each in expected]
-            names = [each.record_id.removeprefix(prefix) for each in records]
-            assert list(map(as_made, records, names)) == expected
-
-
 def test_a_record_is_one_picture_with_its_lines(pets: Path) -> None:
     """It is its own family, with numbered captions in the language that the caller gave."""
     cat, dog = read_picture_folder(pets, "all", language="de")
@@ -106,20 +86,6 @@ def test_a_caption_file_alone_is_a_record_whose_picture_is_missing(pets: Path) -
     assert dog.image.read() == b"pixels of dog"
     with pytest.raises(PictureMissing, match=r"cat\.txt has no picture .* but cat\.bmp, which is"):
         cat.image.read()
-
-
-def test_captions_that_are_not_text_are_reported_with_their_record(pets: Path) -> None:
-    (pets / "cat.txt").write_bytes(b"a cat\n\xff")
-
-    cat, dog = read_picture_folder(pets, "all")
-
-    assert cat.captions == ()
-    assert cat.captions_fault == (
-        f"{pets}/cat.txt: line 2 is not UTF-8 (invalid start byte); save the file as UTF-8, for "
-        "example with: iconv -f latin1 -t utf-8"
-    )
-    assert cat.image.read() == b"pixels of cat"
-    assert (dog.captions[0].text, dog.captions_fault) == ("a dog", None)
 
 
 def test_a_subfolder_called_all_does_not_hide_pictures_next_to_it(pets: Path) -> None:

@@ -7,8 +7,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tandem.corpus.errors import (
     ArchiveUnsafe,
@@ -22,14 +20,11 @@ from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
 from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES
 from tandem.corpus.readers.webdataset import read_webdataset
 from tandem.corpus.records import Record
-from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
-
-FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 
 
-def pack(path: Path, files: list[tuple[str, bytes]], tar_format: int = tarfile.PAX_FORMAT) -> Path:
+def pack(path: Path, files: list[tuple[str, bytes]]) -> Path:
     path.parent.mkdir(exist_ok=True)
-    with tarfile.open(path, "w", format=tar_format) as archive:
+    with tarfile.open(path, "w") as archive:
         for name, data in files:
             info = tarfile.TarInfo(name)
             info.size = len(data)
@@ -47,32 +42,6 @@ def read(path: Path, split: str = "all") -> list[Record]:
 
 def said(record: Record) -> list[tuple[str, str]]:
     return [(each.text, each.language) for each in record.captions]
-
-
-@given(made(), made(), st.sampled_from(FORMATS), st.booleans())
-def test_a_packed_corpus_is_read_back(
-    first: list[Made], second: list[Made], tar_format: int, as_json: bool
-) -> None:
-    with a_folder() as folder:
-        for number, pictures in enumerate((first, second)):
-            files = []
-            for each in pictures:
-                text = (".txt", "\n".join(each.captions))
-                if as_json:
-                    text = (".json", json.dumps({"captions": each.captions}))
-                files += [
-                    (each.name + text[0], text[1].encode()),
-                    (f"{each.name}.webp", each.pixels),
-                ]
-            pack(folder / f"train-{number}.tar", files, tar_format)
-
-        records = read(folder, "train")
-
-        expected = [(f"train-0/{each.name}", each) for each in first]
-        expected += [(f"train-1/{each.name}", each) for each in second]
-        assert [
-            (each.record_id, as_made(each, each.record_id.partition("/")[2])) for each in records
-        ] == expected
 
 
 def test_files_of_one_name_are_one_record(tmp_path: Path) -> None:
