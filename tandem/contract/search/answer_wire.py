@@ -170,7 +170,9 @@ def explanation_to_proto(explanation: Explanation) -> search_service_pb2.Explana
 def text_use_to_proto(text_use: TextUse) -> content_pb2.TextUse:
     """Returns the message of how much of a text the model read."""
     return content_pb2.TextUse(
-        token_count=text_use.token_count, used_token_count=text_use.used_token_count
+        token_count=text_use.token_count,
+        used_token_count=text_use.used_token_count,
+        truncated=text_use.is_truncated,
     )
 
 
