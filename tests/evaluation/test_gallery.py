@@ -278,3 +278,15 @@ def _record(record_id: str, family: str, caption_count: int = 1) -> Record:
         for n in range(caption_count)
     )
     return Record(record_id, captions, "test", family, _NoImage())
+
+
+def test_distractors_of_two_corpora_may_have_one_name() -> None:
+    """Each is an item of its own; the first is called as if it were alone."""
+    alone = make_gallery([_record("a", "a")], ["en"], distractors=[_record("b", "b")])
+    both = make_gallery(
+        [_record("a", "a")], ["en"], distractors=[_record("b", "b"), _record("b", "b")]
+    )
+
+    for modality, ids in both.item_ids.items():
+        assert ids[:2] == alone.item_ids[modality]
+        assert len(set(ids)) == 3

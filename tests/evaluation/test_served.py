@@ -11,7 +11,6 @@ from tandem.corpus.scenes.records import scene_records
 from tandem.errors import IndexNotFound
 from tandem.evaluation.gallery import EvaluationQuery, make_gallery
 from tandem.evaluation.served import AdaptiveDepth, AnswerRanks, answer_ranks, served_report
-from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import search_server
 
@@ -51,7 +50,6 @@ async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
     for request in service.requests:
         assert isinstance(request, pb.SearchItemsRequest)
         assert (request.retrieve_k, request.rerank_k, request.return_n) == (20, 20, 20)
-        assert request.target_modality == content_pb2.MODALITY_IMAGE
         # Less than the whole is not measured.
         assert request.full_coverage_required
         assert request.rerank_required
@@ -111,10 +109,10 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
     asked = []
 
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
-        asked.append((request.retrieve_k, request.rerank_k))
-        # Without a cross-encoder there is no rerank to require, and 0 is not a depth of one.
-        assert request.rerank_disabled == (request.rerank_k == 0)
-        assert request.rerank_required == (request.rerank_k > 0)
+        depth = 0 if request.rerank_disabled else request.rerank_k
+        asked.append((request.retrieve_k, depth))
+        # Without a cross-encoder there is no rerank to require.
+        assert request.rerank_required is not request.rerank_disabled
         final = 1 if request.rerank_k == 5 else 3
         ids = [item_id for of_modality in gallery.item_ids.values() for item_id in of_modality]
         return pb.SearchItemsResponse(items=[found(each, 2, final) for each in ids])

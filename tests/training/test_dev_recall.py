@@ -8,6 +8,7 @@ import torch
 from tandem.modeling.joint_model import JointModel
 from tandem.training.data.batches import TextBatch
 from tandem.training.dev_recall import (
+    DevRecall,
     DevSet,
     _order,
     _rerank,
@@ -167,3 +168,8 @@ def test_tokens_that_do_not_count_have_no_part() -> None:
 
     assert all(map(torch.equal, *masked))
     assert not any(map(torch.equal, *counted))
+
+
+def test_the_score_weighs_both_uses_equally() -> None:
+    """The BE's two recalls share a half, the CE's has the other: (40 + 80) / 4 + 90 / 2."""
+    assert DevRecall(be_r1=40.0, be_r10=80.0, ce_r1=90.0).score == pytest.approx(75.0)

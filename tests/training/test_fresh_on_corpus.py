@@ -174,6 +174,10 @@ def test_other_records_or_regions_are_another_recipe(tmp_path: Path) -> None:
     assert len(digests) == 6
     assert records_sha256(TRAIN[:9], dev) in digests
 
+    # A vocabulary is learned from the training split alone.
+    texts = [caption.text for record in TRAIN for caption in record.captions]
+    assert [*RecordSource(TRAIN, DEV).texts(FRESH)] == texts
+
     path, recipe = tmp_path / "regions.safetensors", of_regions(FRESH)
     shaped = []
     for seed in (0, 1):

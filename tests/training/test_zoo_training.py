@@ -143,3 +143,13 @@ def test_one_process_trains(tmp_path: Path) -> None:
     """Several would draw the same batches."""
     with pytest.raises(ValueError, match="trains in one process, and 2 were started"):
         train_zoo_model(zoo_recipe(), tmp_path, processes=Processes(count=2))
+
+
+def test_the_loss_falls(tmp_path: Path) -> None:
+    """By all hinges, over forty steps of eight pairs."""
+    recipe = zoo_recipe(round_count=40, all_hinges_round_count=40, dev_every_round_count=40)
+
+    train_zoo_model(recipe, tmp_path)
+
+    losses = [line["be_loss"] for line in read_curve(tmp_path)]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])

@@ -115,3 +115,11 @@ def test_unread_candidates_rank_after_read_ones() -> None:
     assert shorter == [0, 1, 2]
     # Read whole: rank 12 and rank 6.
     assert [each.hit_count for each in recalls(np.array([12, 12, 12]), pools)] == [0, 0, 1]
+
+
+def test_an_interval_of_few_queries_is_wide_without_a_loss() -> None:
+    """The end of it falls as queries are added, and is never at nothing."""
+    few, many = (DepthOutcome(n, n, 2 * n, 0, 0, 0).lost_interval_points for n in (100, 10_000))
+
+    assert few[1] > 1.0
+    assert 0 < many[1] < 0.05

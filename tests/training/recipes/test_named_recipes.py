@@ -41,6 +41,9 @@ def test_every_recipe_is_consistent_and_survives_being_written_down() -> None:
         read = json.loads(json.dumps(recipe.to_dict()))
         assert type(recipe)(**{each.name: read[each.name] for each in fields(recipe)}) == recipe
         assert recipe.differing(read) == []
+    # So a test on pictures that trained the checkpoint it begins with is refused.
+    begins = [name for name in RECIPES if recipe_named(name, 1).begins_with_checkpoint]
+    assert begins == ["compact", "cross_encoder_after_be", "joint_matcher", "zoo"]
     with pytest.raises(ValueError, match="no recipe 'huge'; there are ance, ance_mismatches"):
         recipe_named("huge", seed=1)
 

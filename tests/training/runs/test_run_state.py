@@ -392,3 +392,15 @@ def test_a_damaged_state_is_refused(tmp_path: Path, damage: bytes, fault: str) -
 
     with pytest.raises(RunStateInvalid, match=rf"run_state\.pt {fault}.*delete it"):
         train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None, resume=True)
+
+
+def test_without_resume_a_run_starts_over(tmp_path: Path, stopped: Path, whole: str) -> None:
+    """The state that lies there is not looked at."""
+    copytree(stopped, tmp_path, dirs_exist_ok=True)
+    (tmp_path / FILE_NAME).write_bytes(b"not a state")
+    assert len(curve(tmp_path)) == 10
+
+    train(ENCODER_ONLY, SceneSource(), tmp_path, lambda *_: None)
+
+    assert weights(tmp_path) == whole
+    assert len(curve(tmp_path)) == ENCODER_ONLY.round_count

@@ -139,3 +139,13 @@ def test_a_crop_is_as_wide_as_its_stretch_allows() -> None:
     assert min(ratios[0.4]) < 0.8
     assert max(ratios[0.4]) > 1.25
     assert all(0.6 < ratio < 1.65 for ratio in ratios[0.4])  # exp(0.4) is 1.49, and rounding
+
+
+def test_tokens_are_in_the_runs_precision(tmp_path: Path, run: Run) -> None:
+    """Which names a folder of its own."""
+    assert run.compute.precision == "fp32"
+    pictures(tmp_path, 1).tokens(MeanColours(), run, "tokens")
+    run.recipe = replace(run.recipe, precision="bf16")
+    pictures(tmp_path, 1).tokens(MeanColours(), run, "tokens")
+
+    assert len([each for each in tmp_path.iterdir() if each.name.startswith("effi")]) == 2

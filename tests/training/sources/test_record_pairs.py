@@ -110,3 +110,11 @@ def _ids(batch: TextBatch) -> list[tuple[int, ...]]:
     return [
         tuple(ids[mask.bool()].tolist()) for ids, mask in zip(batch.ids, batch.mask, strict=True)
     ]
+
+
+def test_groups_for_mining_are_the_families() -> None:
+    """So a mined negative is not a sibling either."""
+    records = [record(str(n), f"dogs {n}", family=str(n % 3)) for n in range(9)]
+    pool = PairPool(RecordPairs(records), HeldImages(torch.zeros(9, 1, 1)), tiny_tokenizer(), 64)
+
+    assert pool.groups().tolist() == [0, 1, 2] * 3
