@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -140,35 +140,3 @@ def test_an_engine_scores_as_offline(filled: Filled, modality: Modality) -> None
             names[item] for item in wanted[number, :count]
         ]
         assert {item.ordered_by for item in answer.items[count:]} == {"RETRIEVE"}
-
-
-def test_few_candidates_are_ordered_among_all_neighbours(filled: Filled) -> None:
-    """Both items of a search that retrieves two are scored, as by a graph of two offline."""
-    config = replace(filled.model.config, text_query_neighbours=2)
-    of_two = LeaprrModel(config, filled.model.image_queries, filled.model.text_queries)
-    items, scores = refined_scores(of_two, filled.lists().reversed(), is_text_query=True)
-    offline = {
-        f"image-{item:02}": score
-        for item, score in zip(items[1].tolist(), scores[1].tolist(), strict=True)
-    }
-
-    search = filled.ask("text-01", Modality.IMAGE, 2, retrieve_k=2, neighbours_enabled=True)
-    [answer] = filled.answers([search])
-
-    assert [item.ordered_by for item in answer.items] == ["NEIGHBOURS"] * 2
-    served = {item.item_id: item.neighbour_score for item in answer.items}
-    assert served == pytest.approx(offline, abs=1e-5)
-
-
-def test_an_index_that_shrinks_below_the_pillars_says_so(filled: Filled) -> None:
-    """Of six pillars a modality, the query and four texts are left: the order before stays."""
-    filled.engine.remove(_names("text")[5:], index_id=INDEX)
-
-    [answer] = filled.answers([filled.ask("text-01", Modality.IMAGE, neighbours_enabled=True)])
-
-    assert answer.neighbours is not None
-    assert answer.neighbours.stop == "TOO_FEW_ITEMS"
-    assert list(answer.degradations) == ["NEIGHBOURS_SKIPPED"]
-    similarities = [item.similarity for item in answer.items]
-    assert similarities == sorted(similarities, reverse=True)
-    assert {item.ordered_by for item in answer.items} == {"RETRIEVE"}
