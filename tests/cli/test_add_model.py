@@ -193,7 +193,6 @@ def test_a_name_that_was_not_downloaded_is_refused_offline(
 
 
 def test_up_serves_the_added_model(folder: Folder, added: Path, tmp_path: Path) -> None:
-    """Unless a checkpoint is named, or another precision is asked of it."""
     repository = shutil.copytree(added, tmp_path / "repository")
 
     assert up._served(up.UpOptions(model_repository=repository)) == read_manifest(added)
@@ -206,7 +205,6 @@ def test_up_serves_the_added_model(folder: Folder, added: Path, tmp_path: Path) 
 
 
 def test_up_serves_the_checkpoint_that_was_added(folder: Folder, tmp_path: Path) -> None:
-    """Not the shipped one, as docs/photographs.md relies on; the shipped one is kept fresh."""
     assert add(folder("checkpoint"), tmp_path)[0] == 0
     manifest = read_manifest(tmp_path)
 

@@ -58,7 +58,6 @@ def test_networks_are_added_to_the_model_in_the_repository(
 def test_networks_of_another_model_are_refused(
     networks: Path, repository: Path, tiny_manifest: Manifest
 ) -> None:
-    """Naming both models, and nothing is written; those of this model are taken as they are."""
     description = networks.with_name("training.json")
     lists = {"model_fingerprint": "b" * 64, "base": "BE"}
     description.write_text(json.dumps({"plan": {"train": lists}}), encoding="utf-8")

@@ -33,7 +33,6 @@ def test_every_command_says_what_to_write(command: Sequence[str]) -> None:
 
 
 def test_an_unanswered_address_names_the_command_that_starts_the_service() -> None:
-    """Where somebody is there, or it cannot be known, nothing is said."""
     [port] = free_ports(1)
 
     assert "start it with `tandem up`" in str(nobody_there(f"127.0.0.1:{port}"))
@@ -53,6 +52,5 @@ async def test_another_services_address_is_distinguished_from_a_shards() -> None
 
 @pytest.mark.parametrize("kind", ["folder"])
 def test_a_missing_home_folder_is_reported(kind: str) -> None:
-    """As of a user who is misspelt, or one without a home, as in many containers."""
     with pytest.raises(ValueError, match=r"no home folder for ~nobody-here; write the whole"):
         open_corpus(f"{kind}:~nobody-here/pictures", "test", 1, None, LeftOut())

@@ -84,7 +84,6 @@ def _named() -> list[tuple[Path, str]]:
 def test_every_option_that_a_text_names_is_one_of_a_command(
     commands: dict[str, frozenset[str]], named: list[tuple[Path, str]]
 ) -> None:
-    """And of the command that the text names, if it names one before the option."""
     known = frozenset().union(*commands.values()) | FOREIGN
     words = "|".join(sorted(commands, key=len, reverse=True))
     called = re.compile(rf"\btandem ({words})\b((?:(?!\btandem ).)*)", re.DOTALL)
@@ -105,7 +104,6 @@ def test_every_option_that_a_text_names_is_one_of_a_command(
 def test_no_command_is_advised_of_an_option_that_it_lacks(
     commands: dict[str, frozenset[str]], named: list[tuple[Path, str]]
 ) -> None:
-    """Of errors that many commands can end with: those outside the commands' own modules."""
     own = ("cli", "files", "pictures", "repository", "texts", "training", "triton", "neighbours")
     shared = [text for path, text in named if path.relative_to(ROOT).parts[0] not in own]
     shared += [text for path, text in named if path.name == "readable_records.py"]

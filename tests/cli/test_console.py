@@ -45,7 +45,6 @@ class Screen(io.StringIO):
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_text_is_printed_as_it_is(hostile: str) -> None:
-    """In a line, a heading, and a cell; what drives a terminal as its escape."""
     for draw in ("print", "rule", "cell", "refusal"):
         text = io.StringIO()
         screen = terminal(text)
@@ -64,7 +63,6 @@ def test_text_is_printed_as_it_is(hostile: str) -> None:
 
 @pytest.mark.parametrize("kind", [io.StringIO, Screen])
 def test_nothing_is_cut(kind: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither without a terminal nor on a narrow one."""
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("FORCE_COLOR", "1")
     item_id = "photos/2024/" + "x" * 300

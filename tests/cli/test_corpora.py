@@ -105,7 +105,6 @@ def test_an_unknown_split_lists_those_of_the_corpus(tmp_path: Path, layout: obje
 
 
 def test_restval_can_be_left_out_of_train_and_read_alone(tmp_path: Path) -> None:
-    """COCO's file, by its splits' names."""
     name = karpathy(tmp_path)
 
     def ids(split: str) -> list[str]:
@@ -140,27 +139,6 @@ def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
 
     assert len(list(open_corpus("list:~/train.tsv", "train", seed=1, count=None))) == 1
-
-
-@pytest.mark.parametrize(
-    ("files", "says"),
-    [
-        (["a.jpg", "train.tsv"], "write list:PATH where"),
-        (["train-0.tar"], "write webdataset:PATH"),
-        (["images/a.jpg", "dataset.json"], "write PATH/dataset.json for"),
-        ([], "has no picture of split 'test'"),
-    ],
-)
-def test_a_folder_that_is_another_corpus_says_what_to_write(
-    tmp_path: Path, files: list[str], says: str
-) -> None:
-    """Its pictures alone would be a corpus without captions."""
-    for name in files:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-
-    with pytest.raises(ValueError, match=says.replace("PATH", str(tmp_path))):
-        open_corpus(str(tmp_path), "test", seed=1, count=None)
 
 
 def test_training_needs_two_splits(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ def ended(ingest: CorpusIngest) -> None:
 async def test_it_ingests_and_says_how_to_search(
     photos: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With the lines of `tandem ingest`, into the index that was given."""
     async with search_server() as (address, told):
         with CorpusIngest(str(photos), "photos") as ingest:
             ingest.start(address)

@@ -7,7 +7,6 @@ from tandem.evaluation.gallery import make_gallery
 
 
 def test_the_demo_searches_in_four_languages_and_with_pictures() -> None:
-    """Five rows of captions and one of pictures: no family twice, and each answer is ingested."""
     gallery = make_gallery(scene_records("test", seed=2, count=400), LANGUAGES)
     ingested = {item_id for item_id, _ in demo_items(gallery)}
 

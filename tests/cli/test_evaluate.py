@@ -55,7 +55,6 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
-    """Both directions: retrieval alone, then every k asked for, the smallest first."""
     status, output = run("--checkpoint", str(checkpoint), "--rerank-k", "8", "--rerank-k", "2")
 
     assert status == 0, output
@@ -122,7 +121,6 @@ def test_any_match_may_answer(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_a_picture_that_was_trained_on_is_refused(checkpoint: Path, tmp_path: Path) -> None:
-    """By its bytes, whatever its name; by --allow-trained it is counted. Others are measured."""
     pets, trained = tmp_path / "pets", tmp_path / "trained"
     pets.mkdir()
     for letter, colour in zip("abcd", ("red", "green", "blue", "white"), strict=True):
@@ -201,19 +199,6 @@ def test_a_bi_encoder_alone_is_measured_with_a_one_line_note(
     assert not {"match", "pair_count"} & set(report.seconds["text→image"])
 
 
-def test_a_bi_encoder_alone_refuses_options_of_a_cross_encoder(
-    checkpoint: Path, tmp_path: Path
-) -> None:
-    """A fusion or another's retrieval would be its own order under another name."""
-    folder = str(two_towers(tmp_path / "towers"))
-
-    for option in (["--fusion-k", "4"], ["--retriever", str(checkpoint)]):
-        status, output = run("--checkpoint", folder, *option)
-
-        assert status == 1
-        assert "has no cross-encoder: leave out --retriever and --fusion-k" in output
-
-
 def test_one_combined_of_two_does_as_the_two_do(tmp_path: Path) -> None:
     """What --retriever measures is what would be served."""
     records = [*scene_records("test", 1, 8), *scene_records("train", 2, 12)]
@@ -254,7 +239,6 @@ def rows(output: str, order_by: str) -> list[str]:
     ],
 )
 def test_conflicting_options_are_refused(arguments: list[str], says: str) -> None:
-    """Before any work, and not ignored in silence."""
     status, output = run(*arguments)
 
     assert status == 2
@@ -292,7 +276,6 @@ def test_a_report_is_a_file_a_page_and_a_plot(checkpoint: Path, tmp_path: Path) 
 
 
 def test_folds_are_smaller_galleries(checkpoint: Path, tmp_path: Path) -> None:
-    """Two of four: never worse than one of eight, and as many queries."""
     run("--checkpoint", str(checkpoint), "--report", str(tmp_path / "whole"))
     status, output = run(
         "--checkpoint", str(checkpoint), "--folds", "2", "--report", str(tmp_path / "folds")
@@ -358,7 +341,6 @@ def test_a_record_that_cannot_be_read_stops_it_by_name(checkpoint: Path, damaged
 def test_records_that_cannot_be_read_are_left_out_and_counted(
     checkpoint: Path, damaged: Path, tmp_path: Path
 ) -> None:
-    """On the terminal and in the report, by what is wrong with them."""
     arguments = ["--checkpoint", str(checkpoint), "--on-error", "skip", "--report", str(tmp_path)]
     status, output = run(str(damaged), *arguments)
 
@@ -372,7 +354,6 @@ def test_records_that_cannot_be_read_are_left_out_and_counted(
 
 
 def test_one_picture_under_several_names_is_named(checkpoint: Path, tmp_path: Path) -> None:
-    """As a table has it with one caption a row: no model can tell the rows apart."""
     for number, colour in enumerate(("red", "red", "red", "blue")):
         Image.new("RGB", (40, 40), colour).save(tmp_path / f"{number}.png")
         (tmp_path / f"{number}.txt").write_text(f"{number + 2} dogs")
@@ -459,7 +440,6 @@ def test_a_folder_that_takes_no_report_is_named_before_anything_is_measured(
 def test_figures_are_kept_if_plotting_or_printing_fails(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And shown though they cannot be written; either way the status tells."""
     arguments = ["--checkpoint", str(checkpoint)]
     (tmp_path / "drawn" / "recall_against_time.png").mkdir(parents=True)
     status, output = run(*arguments, "--report", str(tmp_path / "drawn"))

@@ -63,7 +63,6 @@ COMMANDS = list(commands())
 def test_a_word_too_much_is_refused_whole(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As an option that does not exist, in every command."""
     for word in HOSTILE:
         status = status_of([*command, f"--{word}"], monkeypatch)
 

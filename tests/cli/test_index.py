@@ -72,7 +72,6 @@ async def test_describe_prints_the_state_of_an_index(
 async def test_advise_prints_the_choices_and_the_command_for_the_best(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Type, parameters, recall, milliseconds, seconds, megabytes."""
     monkeypatch.setenv("COLUMNS", "100")
     result = await run(
         address,
@@ -95,16 +94,3 @@ async def test_advise_prints_the_choices_and_the_command_for_the_best(
     )
     assert "9999" in result.output
     assert "tandem index tune scenes --modality image --type" in result.output
-
-
-async def test_bad_input_is_a_line_and_a_status(address: str) -> None:
-    unknown = await run(address, "rebuild", "nowhere")
-    assert unknown.exit_code == 1
-    assert "nowhere" in str(unknown.exception)
-
-    parameter = await run(address, "tune", "scenes", "--parameter", "nprobe")
-    assert parameter.exit_code == 2
-    assert "nprobe=16" in parameter.output
-
-    unreachable = await run("127.0.0.1:1", "describe")
-    assert unreachable.exit_code == 1

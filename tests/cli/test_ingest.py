@@ -14,7 +14,6 @@ from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.cli.ingest.own_index import index_of
-from tandem.client import NO_RETRIES, Client
 from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.contract.identifiers import check_index_id
@@ -72,7 +71,6 @@ async def run(*arguments: str, refusing: bool = False) -> tuple[Result, list[str
 
 
 async def test_items_carry_the_attributes_of_the_corpus() -> None:
-    """Pictures with all their captions' languages, captions with their own."""
     async with search_server() as (address, told):
         command = ["ingest", "scenes", "--count", "8", "--address", address]
         result = await asyncio.to_thread(CliRunner().invoke, app, command)
@@ -99,7 +97,6 @@ async def test_items_carry_the_attributes_of_the_corpus() -> None:
 
 @pytest.mark.parametrize("on_error", ["stop"])
 async def test_server_refusals_are_reported_item_by_item(complete: str, on_error: str) -> None:
-    """Either way: an id that looks like markup is printed as it is."""
     result, _ = await run(complete, "--on-error", on_error, refusing=True)
 
     assert result.exit_code == 1
@@ -107,30 +104,6 @@ async def test_server_refusals_are_reported_item_by_item(complete: str, on_error
     for item_id in ("c", "d[red]", "d[red]#en-0"):
         assert f"{item_id}: IMAGE_UNREADABLE: the image cannot be read" in result.output
     assert "skipped" not in result.output
-
-
-async def test_the_end_says_what_is_left_and_how_to_store_it(
-    complete: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And not that nothing was left out."""
-    monkeypatch.setattr(Client.__init__, "__kwdefaults__", {"retries": NO_RETRIES})
-
-    async def busy(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
-        response = await damaged_refused(request)
-        response.results[0].error.reason = error_reason_pb2.ERROR_REASON_OVERLOADED
-        response.results[0].error.message = "the encoder is at capacity"
-        return response
-
-    async with search_server(ingest=busy) as (address, _):
-        command = ["ingest", complete, "--split", "all", "--address", address]
-        result = await asyncio.to_thread(CliRunner().invoke, app, command)
-
-    assert result.exit_code == 1
-    assert "2 items stored, 4 refused" in result.stdout
-    assert "1 of the refused were left by a server in trouble; run the same command again" in (
-        result.stderr
-    )
-    assert "left out: nothing" not in result.stderr
 
 
 async def ingested(*arguments: str) -> tuple[Result, list[str]]:
@@ -143,7 +116,6 @@ async def ingested(*arguments: str) -> tuple[Result, list[str]]:
 
 
 async def test_a_folder_of_plain_pictures_is_ingested_by_its_path(tmp_path: Path) -> None:
-    """Without a prefix, a split, or captions; what is not read is counted at the end."""
     for name in ("a.jpg", "b.JPG", "c.bmp", "d.bmp", "e.gif"):
         (tmp_path / name).write_bytes(PICTURE)
 
@@ -178,7 +150,6 @@ def test_an_own_folder_goes_to_an_index_of_its_own_name(
 async def test_the_demos_model_is_named_where_it_reads_other_pictures(
     complete: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the terminal, not only on the web page; the demo's own scenes need no note."""
     fingerprint = checkpoint_fingerprint(CheckpointFiles.read(default_checkpoint()), Precision.FP32)
     monkeypatch.setattr(
         "tests.support.client.search_server.MODEL", replace(MODEL, fingerprint=fingerprint)
@@ -243,7 +214,6 @@ async def test_a_photograph_over_every_limit_is_sent_scaled_down(tmp_path: Path)
 
 @pytest.mark.parametrize("on_error", ["skip"])
 async def test_an_ingest_of_nothing_fails(tmp_path: Path, on_error: str) -> None:
-    """Whether nothing is there that could be read, or nothing is left of what is."""
     with tarfile.open(tmp_path / "test-0.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("a.bmp"))
     result, sent = await ingested(f"webdataset:{tmp_path}", "--on-error", on_error)
@@ -257,7 +227,6 @@ async def test_an_ingest_of_nothing_fails(tmp_path: Path, on_error: str) -> None
 
 
 async def test_ctrl_c_says_what_is_stored_and_that_it_may_be_repeated() -> None:
-    """With the status of a command that was interrupted, and no traceback."""
     first_is_stored = asyncio.Event()
 
     async def only_the_first(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:

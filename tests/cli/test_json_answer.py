@@ -38,7 +38,6 @@ def found(*arguments: str, status: int = 0) -> dict[str, Any]:
 
 
 def test_commands_print_one_object(address: str) -> None:
-    """In place of what people read, by the SDK's names; the next command prints for people."""
     at = ("--address", address)
     [pets] = found("index", "list", *at)["indexes"]
     shown = found("index", "show", "pets", *at)

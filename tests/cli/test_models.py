@@ -49,7 +49,6 @@ def run(*arguments: str | Path, typed: str = "") -> tuple[int, str]:
 
 
 def test_list_prints_a_row_a_model(checkpoint: Path, added: Path) -> None:
-    """Name, family, precision, fingerprint, dimensions, the checkpoint's digest, size, config."""
     manifest = read_manifest(added)
     digest = manifest.checkpoint["weights_sha256"]
 
@@ -83,7 +82,6 @@ def test_verify_says_what_it_found(checkpoint: Path, added: Path) -> None:
 
 
 def test_verify_ends_with_1_and_the_cause_on_one_line(repository: Path) -> None:
-    """As typed: no traceback, and the file is named."""
     path = repository / "image_backbone" / "1" / "model.pt"
     path.write_bytes(b"")
     command = [sys.executable, "-m", "tandem.cli", "models", "verify", "--model-repository"]
@@ -96,7 +94,6 @@ def test_verify_ends_with_1_and_the_cause_on_one_line(repository: Path) -> None:
 
 
 def test_remove_asks_for_confirmation(repository: Path) -> None:
-    """Anything but yes deletes nothing."""
     fingerprint = read_manifest(repository).fingerprint[:12]
 
     status, output = run("remove", repository, typed="n\n")

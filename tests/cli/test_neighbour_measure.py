@@ -11,9 +11,8 @@ from tandem.evaluation.metrics import paired_p_value
 from tandem.evaluation.reports.report import Report
 from tandem.neighbours.leaprr.served_networks import described
 from tandem.neighbours.leaprr.training_folder import LeaprrFolder
-from tandem.neighbours.lists.neighbour_file import load_neighbours, save_neighbours
+from tandem.neighbours.lists.neighbour_file import load_neighbours
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
-from tests.support.neighbours.planted_corpus import planted_neighbours
 
 SIZES = [
     "width=8",
@@ -84,7 +83,6 @@ def test_neighbour_rows_follow_the_order_that_they_rerank(checkpoint: Path, tmp_
 
 
 def test_lists_of_the_measured_part_are_refused(checkpoint: Path, tmp_path: Path) -> None:
-    """Of any size and captions, for settings, for learning, and for the choice of an epoch."""
     lists = {"test": "--seed=1", "other": "--seed=3", "train": "--seed=2"}
     for name, seed in lists.items():
         build = ("neighbours", "build", tmp_path / name, "--checkpoint", checkpoint, "--k=8")
@@ -117,20 +115,3 @@ def test_lists_of_the_measured_part_are_refused(checkpoint: Path, tmp_path: Path
         checkpoint, "--rerank-k=0", "--neighbours", tmp_path / "train-other"
     )
     assert status == 0, printed
-
-
-def test_a_mismatch_is_named(checkpoint: Path, tmp_path: Path) -> None:
-    dev = tmp_path / "dev.neighbours"
-    save_neighbours(dev, planted_neighbours(seed=1, image_count=8, depth=4))
-
-    for options, message in [
-        (["--neighbours", "krnn"], "chosen on dev"),
-        (["--neighbours", "krn"], "no method 'krn', and no such folder"),
-        (["--neighbours", "krnn", "--neighbours-dev", str(dev)], "lists of the model 5555"),
-    ]:
-        status, printed = _evaluated(checkpoint, *options)
-        assert (status, message in printed) == (1, True), printed
-    status, printed = _run("evaluate", "--neighbours", "krnn")
-    assert (status, "--neighbours: these need --checkpoint" in printed) == (2, True), printed
-    status, printed = _evaluated(checkpoint, "--neighbours-dev", dev)
-    assert (status, "settings of --neighbours" in printed) == (2, True), printed

@@ -46,7 +46,6 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_a_file_holds_the_models_embeddings(checkpoint: Path, tmp_path: Path) -> None:
-    """Embeddings, pools and their logits, in the order of ids."""
     path = tmp_path / "train.neighbours"
 
     status, printed = run(
@@ -70,25 +69,7 @@ def test_a_file_holds_the_models_embeddings(checkpoint: Path, tmp_path: Path) ->
     assert_allclose(near.text_pool_logits, logits[texts_by_id])
 
 
-def test_an_impossible_build_is_named(checkpoint: Path, tmp_path: Path) -> None:
-    common = ("--checkpoint", str(checkpoint), *ENGLISH)
-
-    for arguments, message in [
-        (("--k", "9"), "lists of 9 neighbours need as many images, and the corpus has 8"),
-        (("--k", "2", "--rerank-k", "4"), "a pool of 4 exceeds lists of 2"),
-        (("--k", "2", "--language", "xx"), "no record has a caption in 'xx'"),
-    ]:
-        status, printed = run(str(tmp_path / "none"), *common, *arguments)
-        assert status == 1
-        assert message in printed
-        assert "encode the corpus: ends" not in printed
-    status, printed = run(str(tmp_path), *common)
-    assert (status, "is a folder" in printed) == (1, True)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_pictures_that_were_trained_on_are_refused(checkpoint: Path, tmp_path: Path) -> None:
-    """By their bytes, of the retriever too; --allow-trained builds the lists and counts them."""
     pets, trained = tmp_path / "pets", tmp_path / "trained"
     pets.mkdir()
     for letter, colour in zip("abcd", ("red", "green", "blue", "white"), strict=True):

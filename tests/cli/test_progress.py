@@ -34,8 +34,6 @@ def test_without_a_terminal_stages_are_lines() -> None:
 
 
 def test_each_minute_logs_the_remaining_time_without_a_bar() -> None:
-    """Under a clock of its own: a stage that shows nothing for long is reported too."""
-
     class Heard(io.StringIO):
         told = threading.Event()
 
@@ -65,7 +63,6 @@ def test_work_that_is_often_short_says_nothing_unless_it_is_long() -> None:
 
 
 def test_durations_are_printed_in_two_units() -> None:
-    """Seconds, minutes, hours."""
     assert [duration(s) for s in (0.4, 59.6, 90, 3599.7, 7500)] == [
         "0 s",
         "1 min 0 s",

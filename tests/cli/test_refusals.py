@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from tandem.chassis.access.tokens import Caller, Grant, Scope
 from tandem.cli.app import app
@@ -42,8 +41,6 @@ def test_a_refusal_says_how_to_fix_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """And no header, which is not typed."""
-
     async def refuse(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         raise error
 
@@ -59,7 +56,6 @@ def test_a_refusal_says_how_to_fix_it(
 
 
 def test_the_page_says_of_each_command_what_right_it_needs() -> None:
-    """Of each that calls a service, and of no other."""
     rows = re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
     told = {name for row in rows for name in re.findall(r"`([a-z ]+)`", row)}
     root = typer.main.get_command(app)
@@ -73,42 +69,3 @@ def test_the_page_says_of_each_command_what_right_it_needs() -> None:
 
     assert len(calling) >= 10
     assert calling <= told
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (["ingest", "scenes", "--count", "10"], "count is 10; whole families need a positive mult"),
-        (["compare", "a=nope.json"], "nope.json: no such file or directory"),
-        (["up", "--data", "file"], "file is a file, or lies in one: give a folder by --data"),
-    ],
-)
-def test_a_mistake_is_reported_first_in_plain_words(
-    command: list[str],
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(sys, "argv", ["tandem", *command])
-
-    status = run(app)
-
-    told = capsys.readouterr()
-    assert status == 1
-    assert words in told.err
-    assert "Errno" not in told.err
-    assert "begins" not in told.out + told.err
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize("command", [["ingest", "scenes"]])
-@pytest.mark.parametrize("count", ["0"])
-def test_a_count_of_nothing_is_a_wrong_use(command: list[str], count: str) -> None:
-    """It is refused before anything starts or is called."""
-    result = CliRunner().invoke(app, [*command, "--count", count])
-
-    assert result.exit_code == 2
-    assert "--count" in result.output

@@ -60,7 +60,6 @@ def serving_search(search: Search) -> Iterator[tuple[str, ToldService]]:
 
 @pytest.mark.parametrize(("coverage", "is_warned"), [(PARTIAL, True), (FULL, False)])
 def test_a_partial_answer_is_warned_of(coverage: pb.Coverage, is_warned: bool) -> None:
-    """On stderr, so that it is seen where the table is piped away; a whole one is not."""
     with serving(coverage) as (address, _):
         result = CliRunner().invoke(app, ["search", "two dogs", "--address", address])
 

@@ -76,7 +76,6 @@ def printed(result: Result) -> str:
 
 
 def test_json_is_one_object_with_every_field() -> None:
-    """By the SDK's names, exact to the character, and alone on stdout."""
     result = run("two", "dogs", "--json", "--attributes", "--explain", "--all-modalities")
 
     answer = json.loads(printed(result))
@@ -122,7 +121,6 @@ def test_what_was_found_is_saved_inside_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_foreign_file_is_kept_and_reported(tmp_path: Path) -> None:
-    """Also what a link points to; the others are saved, and the status says so."""
     item = [FoundItem("a", 0, None, None, 1, 1, TextContent("mine"))]
     (tmp_path / "a.txt").write_text("theirs")
     files = FoundFiles(tmp_path)
@@ -175,7 +173,6 @@ def test_an_empty_answer_says_why(options: list[str], why: str, *, as_json: bool
 
 
 def test_nothing_of_an_item_is_cut_or_obeyed() -> None:
-    """In a pipe every id stands whole on a line, what drives a terminal as its escape."""
     result = run("two dogs", "--attributes", "--explain", "--all-modalities")
 
     for item_id in HOSTILE_IDS:

@@ -113,7 +113,6 @@ def test_every_option_is_sent() -> None:
 
 
 def test_parts_are_weighed_in_their_order(tmp_path: Path) -> None:
-    """Text, image, items, encoding."""
     picture, encoding = tmp_path / "cup.png", tmp_path / "encoding.json"
     picture.write_bytes(b"png")
     values = pack("<2f", 0.5, 0.75)
@@ -142,22 +141,6 @@ def test_parts_are_weighed_in_their_order(tmp_path: Path) -> None:
     assert (given.encoding.model_fingerprint, given.encoding.modality) == ("f1", 1)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["a cup", "--weight", "1", "--weight", "2"],
-        ["a cup", "--pages", "0"],
-        ["--image", "/dev/zero"],
-    ],
-)
-def test_an_impossible_search_is_refused_at_once(arguments: list[str]) -> None:
-    result, service = run(*arguments)
-
-    assert result.exit_code == 2
-    assert service.requests == []
-
-
 @pytest.mark.parametrize(("pages", "shown"), [(1, 1), (9, 3)])
 def test_so_many_pages_are_shown(pages: int, shown: int) -> None:
     """One after the other by cursor, and whether there is more."""
@@ -173,7 +156,6 @@ def test_so_many_pages_are_shown(pages: int, shown: int) -> None:
 
 
 def test_scores_are_explained() -> None:
-    """On request: the scores' parts, and the positions at each stage."""
     plain, _ = run("a cup")
     explained, _ = run("a cup", "--explain")
 

@@ -57,14 +57,12 @@ def result(
     ],
 )
 def test_each_degradation_is_printed(degradation: str, said: str) -> None:
-    """In words, with how much and why; one of a newer server by its name."""
     answer = result((degradation,), RerankSummary(8, RerankStopReason.UNAVAILABLE, 3))
 
     assert warnings(answer) == [said]
 
 
 def test_missing_shards_are_printed_once() -> None:
-    """By the coverage, which says more than the flag, and also where there is no flag."""
     partial = Coverage(1, 2, 30, 60, {1: ErrorReason.DEADLINE_EXCEEDED})
     summary = RerankSummary(20, RerankStopReason.COMPLETE)
 

@@ -58,7 +58,6 @@ async def measured(
 
 
 async def test_each_gallery_has_its_own_index() -> None:
-    """Another corpus, seed, language or run never adds to it; a user has none of the name."""
     _, indexes = await measured(gallery(), gallery(seed=2), gallery(language="de"), gallery())
 
     assert len(indexes) == 4
@@ -112,27 +111,9 @@ async def test_a_gallerys_policy_for_long_captions_is_sent_with_items_and_querie
     assert set(policies) == {content_pb2.TRUNCATION_POLICY_TRUNCATE}
 
 
-async def test_savings_of_adaptive_depth_are_counted_over_all_galleries() -> None:
-    """As over folds; a server that reads nothing of each pool, here."""
-    async with search_server() as (address, told):
-        measure = ServedMeasure(address, None, 2, OnError.STOP, is_depth_adaptive=True)
-        reports = [
-            await asyncio.to_thread(measure.measure, gallery(seed), [20], {"title": "t"})
-            for seed in (1, 2)
-        ]
-
-    searches = [each for each in told.requests if isinstance(each, pb.SearchItemsRequest)]
-    assert searches
-    assert all(each.adaptive_depth for each in searches)
-    asked = 20 * len(searches)
-    assert joined(reports).about["adaptive depth"] == f"0 of {asked:,} pairs read, 0.0 %"
-
-
 async def test_a_bi_encoder_alone_is_measured_with_one_note(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Over all galleries; the requested pools cannot be reranked."""
-
     async def bi_encoder(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         if request.rerank_required:
             raise CrossEncoderMissing(what="rerank_required")
@@ -200,7 +181,6 @@ class OneRegion:
 
 
 async def test_regions_are_stored_and_searched_with_instead_of_pictures() -> None:
-    """In both directions; a scene's last number is its feature."""
     async with search_server(ingest=all_stored) as (address, told):
         regions = RecordRegions(OneRegion())
         measure = ServedMeasure(address, None, 2, OnError.STOP, regions=regions)

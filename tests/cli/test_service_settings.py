@@ -15,7 +15,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 def test_settings_are_handed_on_each_to_its_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what every service reads to all; a number of ours gives way to theirs."""
     given = given_settings(
         {
             "INDEX_RECALL_TARGET": "0.9",
@@ -59,7 +58,6 @@ def test_what_is_wrong_is_refused_by_name(variable: str, text: str, why: str) ->
 
 
 def test_variables_that_kubernetes_sets_for_a_service_are_ignored() -> None:
-    """As in a pod of a namespace that has a service called "index", for example."""
     links = {
         "INDEX_PORT": "tcp://10.0.0.1:80",
         "INDEX_PORT_80_TCP_ADDR": "10.0.0.1",

@@ -63,25 +63,6 @@ def test_damage_is_reported_with_exit_status_1(path: Path) -> None:
     assert f"{path} is damaged; restore it from a backup" in output
 
 
-def test_an_impossible_operation_prints_one_line(path: Path, tmp_path: Path) -> None:
-    """No traceback, exit status 1: no store, no backup, a folder in use."""
-    _, output = run("backup", path, tmp_path / "backups")
-    name = output.splitlines()[1]
-
-    for arguments, expected in (
-        (("verify", tmp_path / "nothing"), "no item store"),
-        (("backup", tmp_path / "nothing", tmp_path / "backups"), "no item store"),
-        (("restore", path, tmp_path / "new"), "not a complete backup"),
-        (("restore", name, path), "is not empty"),
-        (("grow", tmp_path / "nothing", "2"), "no item store"),
-        (("grow", tmp_path, "2"), "no item store"),
-    ):
-        status, output = run(*arguments)
-        assert status == 1
-        assert expected in output
-        assert len(output.splitlines()) == 1
-
-
 def test_a_store_can_be_grown(path: Path) -> None:
     """The limit lies next to the store for its writer to read."""
     status, output = run("grow", path, "2")
@@ -96,7 +77,6 @@ def test_a_store_can_be_grown(path: Path) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("content", ["x", None])
 def test_an_unset_limit_does_not_limit(path: Path, content: str | None) -> None:
-    """Whatever stands in its place: a named pipe too."""
     if content is None:
         os.mkfifo(path / "map_bytes")
     else:

@@ -65,7 +65,6 @@ def test_a_storm_of_signals_does_not_stop_a_wait_for_good() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_work_that_cannot_look_is_ended_once(number: signal.Signals) -> None:
-    """And what cleans up after it is not, by the same signal again."""
     process = started(RAISING)
     try:
         process.send_signal(number)

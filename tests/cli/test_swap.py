@@ -38,7 +38,6 @@ def test_a_swap_that_no_process_performs_is_withdrawn(repository: Path) -> None:
 
 
 def test_a_swap_without_a_running_tandem_is_refused_at_once(repository: Path) -> None:
-    """Before anything is exported or asked for; one that ended attends no more."""
     SwapAttendance(repository).close()
     for words in (("--to", "1"), ("no-checkpoint",)):
         status, output = swap(repository, *words, "--wait-seconds", "600")
@@ -48,15 +47,7 @@ def test_a_swap_without_a_running_tandem_is_refused_at_once(repository: Path) ->
     assert wanted(repository) is None
 
 
-def test_a_missing_version_is_not_requested(repository: Path) -> None:
-    assert "2 is not there" in swap(repository, "--to", "2")[1]
-    assert "give a checkpoint, or --to a version" in swap(repository)[1]
-    assert "give a checkpoint, or --to a version" in swap(repository, "folder", "--to", "1")[1]
-    assert wanted(repository) is None
-
-
 def test_a_damaged_version_file_stops_by_name(repository: Path) -> None:
-    """And not by a traceback."""
     write_serving(repository, Serving(version=1))
     path = repository / "serving.json"
     path.write_text(path.read_text()[:-10])

@@ -12,7 +12,6 @@ from tandem.errors import PermissionDenied
 
 @pytest.mark.parametrize("name", ["team-a", 'with "quotes" and ü'])
 def test_the_lines_let_the_token_in(tmp_path: Path, name: str) -> None:
-    """Scopes, indexes and quotas as asked for; the token itself is in no file."""
     options = ["--scope", "search", "--scope", "write", "--index", "scenes"]
     rates = ["--requests-per-second", "50", "--pairs-per-second", "2000"]
 
@@ -35,7 +34,6 @@ def test_the_lines_let_the_token_in(tmp_path: Path, name: str) -> None:
 
 
 def test_without_options_it_searches_everything(tmp_path: Path) -> None:
-    """And no two tokens are the same."""
     results = [CliRunner().invoke(app, ["token", "new", f"team-{each}"]) for each in "ab"]
 
     path = tmp_path / "tokens.toml"

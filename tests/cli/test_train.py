@@ -11,30 +11,16 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.train.train_options import TrainOptions
 from tandem.corpus.emoji import emoji_records
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.repository.precision import Precision, native_precision
-from tandem.training.recipes.named_recipes import recipe_named
-from tandem.training.recipes.recipe import JointRecipe, in_rounds
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
-
-
-def test_rounds_on_scenes_are_the_recipes_in_small() -> None:
-    """The one recipe that takes them there: siblings come after the same part of the run."""
-    recipe = "cross_encoder_after_be"
-
-    chosen = TrainOptions(recipe=recipe, rounds=240).chosen(recipe)
-
-    assert chosen == in_rounds(recipe_named("cross_encoder_after_be", 1), 240)
-    assert isinstance(chosen, JointRecipe)
-    assert chosen.random_negative_round_count == 15
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -107,18 +93,6 @@ def test_another_runs_files_are_not_overwritten(tmp_path: Path, file: str, says:
     assert status != 0
     assert says in error
     assert (tmp_path / "tiny" / file).read_bytes() == b"an hour's work"
-
-
-@pytest.mark.parametrize("folder", ["file/deeper", "link"])
-def test_a_folder_that_cannot_be_made_is_refused_at_the_start(tmp_path: Path, folder: str) -> None:
-    """And not when the first checkpoint is due."""
-    (tmp_path / "file").write_text("no folder")
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-
-    status, _, error = run("tiny", "--folder", str(tmp_path / folder))
-
-    assert status != 0
-    assert "is not a folder; choose another --folder" in error
 
 
 @pytest.mark.parametrize("recipe", [["finetune", "--corpus", "emoji"]])
@@ -223,7 +197,6 @@ def test_a_published_encoder_is_trained_on_regions_of_ones_own(tmp_path: Path) -
 def test_two_towers_are_trained_over_a_network_of_others(
     tmp_path: Path, backbone_steps: str
 ) -> None:
-    """Frozen, with its tokens kept for the next run, or learning first, with the BE."""
     published_bert(tmp_path / "bert")
     published_vision(tmp_path / "vit", "vit")
     records = [*islice(emoji_records("train"), 0, 400, 5)]
@@ -282,20 +255,6 @@ def _train_another_matcher(folder: Path, corpus: Path) -> None:
     assert "losses and recalls" not in printed
     trained = load_checkpoint(folder / "out" / "joint_matcher").model
     assert trained.config.matcher_layer_count == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ([], "begins with trained towers: name their checkpoint with --init"),
-        (["--init", "out", "--rounds", "3"], "--rounds would be ignored: recipe joint_matcher"),
-    ],
-)
-def test_a_matcher_over_trained_towers_says_what_it_needs(arguments: list[str], why: str) -> None:
-    status, _, error = run("joint_matcher", "--corpus", "photos", *arguments)
-
-    assert status != 0
-    assert why in error
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])

@@ -41,7 +41,6 @@ def run(train: Path, dev: Path, folder: Path, *arguments: str) -> tuple[int, str
 def test_each_seed_has_a_folder_and_a_stopped_run_continues(
     lists: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """With --resume, a seed that is done is left alone, and the others are trained."""
     folder = tmp_path / "leaprr"
     status, printed = run(*lists, folder, "--seeds", "2", "--set", "margin=0.3")
     assert status == 0, printed
@@ -57,35 +56,6 @@ def test_each_seed_has_a_folder_and_a_stopped_run_continues(
     assert status == 0, printed
     assert LeaprrFolder(folder / "seed_3").read()[1].plan.seed == 3
     assert (folder / "seed_1" / "leaprr.safetensors").stat().st_mtime_ns == before
-
-
-def test_an_impossible_training_is_named(lists: tuple[Path, Path], tmp_path: Path) -> None:
-    train, dev = lists
-    other, folder = tmp_path / "other.neighbours", tmp_path / "leaprr"
-    short = tmp_path / "short.neighbours"
-    save_neighbours(short, planted_neighbours(seed=4, image_count=10, depth=4))
-    save_neighbours(
-        other, planted_neighbours(seed=3, image_count=10, depth=10, fingerprint="b" * 64)
-    )
-
-    for arguments, message in [
-        ((train, other), "lists of the model bbb"),
-        ((train, train), "are of one corpus"),
-        ((train, tmp_path / "none"), "none is missing"),
-        ((short, dev), "the lists to learn from have 4 neighbours"),
-    ]:
-        status, printed = run(*arguments, folder)
-        assert (status, message in printed) == (1, True), printed
-    for option, message in [
-        ("--profile=both", "it must be code or paper"),
-        ("--set=margn=1", "did you mean margin"),
-        ("--resume", "there is no run"),
-        ("--set=affinity_neighbours=11", "graphs, pillars or affinity need 11"),
-    ]:
-        status, printed = run(train, dev, folder, option)
-        assert (status, message in printed) == (1, True), printed
-    status, printed = run(train, dev, folder, "--seed=4294967295", "--seeds=2")
-    assert (status, "on end above 4,294,967,295" in printed) == (1, True), printed
 
 
 def test_another_recipe_is_still_trained_by_train() -> None:

@@ -162,7 +162,6 @@ def _trainings(folder: Path) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_seeds_of_a_corpus_are_trained_and_measured(tmp_path: Path) -> None:
-    """Two seeds, of which one fails to be measured and is measured by the same command again."""
     records = [
         *islice(emoji_records("train"), 0, 400, 5),
         *islice(emoji_records("val"), 40),

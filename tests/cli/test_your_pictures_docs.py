@@ -1,17 +1,13 @@
 """docs/your-pictures.md: its commands are there, in order, and what it says of the layout holds."""
 
-import asyncio
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.v1 import search_service_pb2 as pb
-from tests.support.client.search_server import search_server
 from tests.support.pictures.pictures import encoded, plain
 
 PAGE = (Path(__file__).parents[2] / "docs/your-pictures.md").read_text()
@@ -61,19 +57,3 @@ def test_each_command_of_the_page_parses() -> None:
             found = found.commands[words.pop(0)]
 
         assert found.make_context("tandem", words).params, command
-
-
-@pytest.mark.usefixtures("pets")
-async def test_the_pages_ingest_ingests_the_split_that_it_says() -> None:
-    """Pictures and captions of test/, all of them."""
-    [command] = {command for command in COMMANDS if command.startswith("tandem ingest")}
-    async with search_server() as (address, told):
-        arguments = [*shlex.split(command)[1:], "--address", address]
-        result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
-
-    assert result.exit_code == 0, result.output
-    assert "4 items stored, 0 refused" in result.output
-    assert "left out: nothing" in result.output
-    requests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
-    sent = [item.item_id for request in requests for item in request.items]
-    assert sent == ["test/cat", "test/cat#en-0", "test/dog", "test/dog#en-0"]

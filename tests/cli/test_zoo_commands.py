@@ -2,23 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.train.train_options import TrainOptions
 from tandem.repository.manifest import read_manifest
 from tests.support.zoo.tiny_zoo import save_tiny_zoo
-
-
-@pytest.mark.parametrize("corpus", [None, "list:pets"])
-def test_another_image_source_replaces_the_backbone(corpus: str | None) -> None:
-    """By default regions are the cells of the bundled grid; a file of regions needs --regions."""
-    bundled = TrainOptions(recipe="zoo", corpus=corpus).chosen("zoo")
-    patches = TrainOptions(recipe="zoo", corpus=corpus, image_source="patches").chosen("zoo")
-
-    assert (bundled.image_source, bundled.begins_with_backbone) == ("grid", True)
-    assert (patches.image_source, patches.begins_with_backbone) == ("patches", False)
 
 
 def test_two_models_are_added_as_one(tmp_path: Path) -> None:
@@ -40,7 +28,6 @@ def test_two_models_are_added_as_one(tmp_path: Path) -> None:
 
 
 def test_a_pair_scorer_is_evaluated_after_a_retriever(tmp_path: Path) -> None:
-    """Without one the command says what is missing; with one it reports both orders."""
     save_tiny_zoo(tmp_path / "be", "vse_pp", max_text_tokens=256)
     save_tiny_zoo(tmp_path / "ce", "scan_i2t", max_text_tokens=256)
     asked = ["evaluate", "scenes", "--count", "8", "--rerank-k", "4", "--checkpoint"]

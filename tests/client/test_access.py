@@ -62,7 +62,6 @@ async def _warm() -> None:
 
 
 async def test_a_token_over_tls_is_let_in(tmp_path: Path) -> None:
-    """And nothing less is; for its index alone."""
     authority = trustme.CA()
     pem = authority.cert_pem.bytes()
     server, address = await start(tmp_path, authority)
@@ -82,7 +81,6 @@ async def test_a_token_over_tls_is_let_in(tmp_path: Path) -> None:
 
 
 def test_the_environment_selects_the_credentials(tmp_path: Path) -> None:
-    """As `tandem search` and others do; secrets are not shown."""
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_text(f"PEM of {name}")
     access = Access.from_environment(

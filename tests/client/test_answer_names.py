@@ -38,7 +38,6 @@ SOURCE = Path(__file__).parents[2] / "tandem/contract/search/answer_names.py"
 def test_every_name_of_the_contract_is_there(
     named: type[NamedAnswer], contract: EnumTypeWrapper, prefix: str
 ) -> None:
-    """Under itself; an UNSPECIFIED that no answer has may be left out."""
     names = {name.removeprefix(prefix) for name in contract.DESCRIPTOR.values_by_name}
 
     assert names - {"UNSPECIFIED"} == {each.name for each in named} - {"UNSPECIFIED"}

@@ -22,11 +22,9 @@ from tandem.client import (
     NewItem,
     Removal,
     SearchResult,
-    where,
 )
 from tandem.client.query import Query
 from tandem.client.sendable import NewContent
-from tandem.contract.attribute_wire import filter_from_proto
 from tandem.contract.filters import Filter
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
@@ -178,8 +176,6 @@ async def test_a_search_returns_its_answer(connect: Callable[[str], AnyClient]) 
 
 
 async def test_an_async_client_may_be_made_anywhere_and_used_in_any_loop() -> None:
-    """At import, in one asyncio.run after another, and in several threads at once."""
-
     async def found(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         return pb.SearchItemsResponse(items=[pb.RankedItem(item_id="a")])
 
@@ -202,17 +198,6 @@ async def test_an_async_client_may_be_made_anywhere_and_used_in_any_loop() -> No
 
     assert (counts, len(here.items)) == ([6, 6, 6], 1)
     assert len(service.requests) == 19
-
-
-async def test_a_filter_is_sent_with_the_search(connect: Callable[[str], AnyClient]) -> None:
-    wanted = where.equals("style", "noto") & ~where.exists("hidden")
-
-    async with search_server() as (address, service):
-        await connect(address).search("two dogs", wanted=wanted)
-
-    [request] = service.requests
-    assert isinstance(request, pb.SearchItemsRequest)
-    assert filter_from_proto(request.filter) == wanted
 
 
 @pytest.mark.parametrize(
@@ -270,8 +255,6 @@ async def test_an_index_is_removed_part_by_part(connect: Callable[[str], AnyClie
 
 
 async def test_outcomes_have_the_order_of_the_items(connect: Callable[[str], AnyClient]) -> None:
-    """Over all batches, those refused among those stored."""
-
     async def ingest(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
         response = await all_stored(request)
         for result in response.results:
@@ -336,7 +319,6 @@ async def test_errors_of_the_item_iterator_are_raised(
 async def test_only_an_unsendable_item_is_refused(
     connect: Callable[[str], AnyClient],
 ) -> None:
-    """By name, with the others stored; one over gRPC's own limit too, which ends a stream."""
     items: Items = [
         ("a", "text"),
         ("b\ud800", "text"),
@@ -358,7 +340,6 @@ async def test_only_an_unsendable_item_is_refused(
 
 
 async def test_a_sender_that_awaits_a_refused_items_outcome_gets_it() -> None:
-    """Before the next item is there: what is refused here is answered in its turn."""
     answered = threading.Semaphore(1)
 
     def items() -> Iterator[tuple[str, NewContent]]:
@@ -383,7 +364,6 @@ async def test_a_sender_that_awaits_a_refused_items_outcome_gets_it() -> None:
 async def test_a_server_that_is_not_tandem_is_named(
     connect: Callable[[str], AnyClient], name: str
 ) -> None:
-    """And never as a fault inside Tandem, of which nothing was asked."""
     with odd_server(ODD[name]) as address:
         client = connect(address)
         for call in (client.search("a", 10.0), client.ingest([("a", "text")])):

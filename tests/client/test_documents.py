@@ -17,7 +17,6 @@ def request_of(*arguments: Any) -> content_service_pb2.ScoreDocumentsRequest:
 
 
 def test_each_document_is_sent_with_its_own_type() -> None:
-    """Texts, images and stored items, in their order."""
     regions = RegionContent(b"\0\0" * 4, b"\0\0\0\0" * 4, 1, 4, 1, 1)
     documents: list[NewDocument] = ["a text", b"a file", StoredItem("a"), regions]
     request = request_of("one cat", documents, "pets", TruncationPolicy.TRUNCATE)

@@ -115,7 +115,6 @@ async def test_a_model_that_stays_away_ends_the_waiting_and_not_the_ingest(inges
 async def test_nothing_is_sent_again_where_that_is_switched_off(
     ingest: Any, policy: RetryPolicy, options: dict[str, str]
 ) -> None:
-    """Under a request id a batch stands for its items: the caller repeats the whole ingest."""
     async with search_server(ingest=refusing(lambda _, count: count == 0)) as (address, service):
         outcomes = await ingest(address, policy, items=ITEMS[:4], **options)
 

@@ -74,7 +74,6 @@ async def second_refused(request: pb.IngestItemsRequest) -> pb.IngestItemsRespon
 
 @both
 async def test_progress_is_reported_after_each_batch(ingest: Ingest) -> None:
-    """With the total of a list; an iterator has none."""
     items = [Item(str(number), text="word") for number in range(5)]
     told: list[IngestProgress] = []
 

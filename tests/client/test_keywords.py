@@ -51,7 +51,6 @@ CALLS: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__qualname__)
 def test_every_option_is_a_keyword(call: Callable[..., Any]) -> None:
-    """In the order and of the types of SearchOptions, which a caller can still spread."""
     parameters = inspect.signature(call).parameters
     keywords = [each for each in parameters.values() if each.kind is each.KEYWORD_ONLY]
     hints = get_type_hints(call)
@@ -63,7 +62,6 @@ def test_every_option_is_a_keyword(call: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 def test_every_keyword_has_its_sentence(client: type) -> None:
-    """In the docstring of the search, which an editor shows."""
     for method in (client.search, client.ingest):  # type: ignore[attr-defined]
         keywords = set(inspect.signature(method).parameters) - {
             "self",

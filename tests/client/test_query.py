@@ -91,7 +91,6 @@ def test_every_option_is_sent() -> None:
 
 
 def test_enums_may_be_named_and_what_is_none_is_not_set() -> None:
-    """As files of settings and of pipelines, and callers that send null for all else, have them."""
     named = search_request(
         "a cup",
         index_id="scenes",
@@ -113,7 +112,6 @@ def test_enums_may_be_named_and_what_is_none_is_not_set() -> None:
 
 
 def test_a_query_that_means_nothing_is_refused_before_it_is_sent() -> None:
-    """By the same errors as a server's; a zero is no wish for none."""
     with pytest.raises(RankingInvalid, match="cross_encoder_weight applies only"):
         search_request("a cup", index_id="scenes", cross_encoder_weight=0.0)
     with pytest.raises(KOutOfRange):

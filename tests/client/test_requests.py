@@ -111,14 +111,6 @@ def test_batches_have_the_requested_size(item_count: int, batch_item_count: int)
     assert all(1 <= len(batch) <= batch_item_count for batch in made)
 
 
-@pytest.mark.parametrize(("asked", "given_"), [(0, 1), (65, 64)])
-def test_batches_stay_within_the_servers_limits(asked: int, given_: int) -> None:
-    """They have 1 to 64 items, whatever size was requested."""
-    made = batches([(str(n), "text") for n in range(64)], asked)
-
-    assert len(made[0]) == given_
-
-
 def test_large_items_split_a_batch() -> None:
     """Four of 8 MiB and their ids do not fit in 32 MiB; a small one joins the last."""
     large = bytes(8 * MIB)
@@ -173,7 +165,6 @@ def test_a_value_that_is_not_an_item_is_refused_in_its_place(item: Any) -> None:
 def test_only_an_unsendable_item_is_refused_and_its_fault_named(
     item: NewItem, kind: type[TandemError], why: str, batch_item_count: int
 ) -> None:
-    """In its place among the outcomes of the others, which go to the server."""
     items: list[NewItem] = [("good", "text"), item, ("better", "text"), item]
     requests = IngestRequests(items, "scenes", batch_item_count)
 

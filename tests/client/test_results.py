@@ -17,16 +17,8 @@ from tandem.contract.search.answer import (
 from tandem.contract.search.answer_names import ErrorReason, RerankStopReason
 from tandem.contract.search.answer_wire import result_from_proto
 from tandem.contract.search.ingest_wire import outcomes_from_proto
-from tandem.contract.search_path import (
-    Fallback,
-    SearchFallback,
-    SearchPath,
-    SearchStrategy,
-    ShardRetrieval,
-    path_to_proto,
-)
 from tandem.errors import ImageUnreadable, InternalFault
-from tandem.v1 import content_pb2, cost_pb2, error_reason_pb2, index_service_pb2
+from tandem.v1 import content_pb2, cost_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import duration_to_proto
 
@@ -92,7 +84,6 @@ def test_an_answer_by_hand() -> None:
 
 
 def test_outcomes_by_hand() -> None:
-    """In the batch's order; an error has the name and the words of the server's."""
     response = pb.IngestItemsResponse(
         results=[
             pb.IngestResult(item_id="a"),
@@ -128,7 +119,6 @@ def test_a_reason_of_a_newer_server_is_still_an_error(reason: int) -> None:
 
 
 def test_further_fields_of_an_answer_match_a_worked_example() -> None:
-    """Rerank depth, degradation, costs, and how each item was found."""
     response = pb.SearchItemsResponse(
         items=[
             pb.RankedItem(
@@ -199,30 +189,3 @@ def test_an_empty_answer_says_why_in_words() -> None:
 
     response.items.add(item_id="a")
     assert result_from_proto(response).why_empty == ""
-
-
-def test_each_shards_search_path_is_reported() -> None:
-    """What its planner chose, and why not otherwise; a newer server's words are none of ours."""
-    path = SearchPath(
-        SearchStrategy.PRE_FILTER,
-        "IVF64,SQ8",
-        "cpu",
-        Fallback(SearchFallback.DEVICE, "a GPU index takes no filter"),
-        7,
-    )
-    newer = index_service_pb2.SearchPath(strategy=99, fallback=99)  # type: ignore[arg-type]
-    response = pb.SearchItemsResponse(
-        retrievals=[
-            pb.ShardRetrieval(
-                shard_number=1, modality="MODALITY_TEXT", path=path_to_proto(path), item_count=30
-            ),
-            pb.ShardRetrieval(path=newer),
-        ]
-    )
-
-    first, second = result_from_proto(response).retrievals
-
-    assert first == ShardRetrieval(1, Modality.TEXT, path, 30)
-    assert second.path.strategy is SearchStrategy.UNKNOWN
-    assert not second.path.fallback
-    assert second.modality is None

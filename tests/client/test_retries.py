@@ -61,7 +61,6 @@ def test_the_wait_doubles_and_is_random(share: float, delays: list[float]) -> No
 
 
 def test_a_servers_delay_is_kept_to() -> None:
-    """As it is named, longer or shorter than the backoff, which it does not move on."""
     call = attempts()
 
     assert call.delay_after(asking_for("1.250")) == 1.25
@@ -133,7 +132,6 @@ def test_errors_of_the_call_cost_no_budget() -> None:
 
 
 def test_errors_that_pass_by_themselves_are_repeated() -> None:
-    """And no others: not of one status code, for a full store stays full."""
     passing = {
         reason for reason in ERROR_CLASSES if is_passing(error_from_reason(reason, "text", {}))
     }
@@ -142,24 +140,6 @@ def test_errors_that_pass_by_themselves_are_repeated() -> None:
         *("MODEL_UNAVAILABLE", "SERVICE_UNAVAILABLE", "OVERLOADED", "QUOTA_EXCEEDED"),
         *("SHARDS_MISSING", "RERANK_UNAVAILABLE", "NEIGHBOURS_UNAVAILABLE"),
     }
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        {"max_attempt_count": 0},
-        {"initial_backoff_seconds": -0.1},
-        {"initial_backoff_seconds": 3.0},
-        {"backoff_multiplier": 0.5},
-        {"budget_tokens": 0.0},
-        {"budget_refill": -1.0},
-    ],
-    ids=str,
-)
-def test_a_policy_that_makes_no_sense_is_refused(numbers: dict[str, float]) -> None:
-    """Where it is made."""
-    with pytest.raises(ValueError, match=next(iter(numbers))):
-        RetryPolicy(**numbers)  # type: ignore[arg-type]
 
 
 class Threaded:
@@ -263,7 +243,6 @@ def soon(error_class: type[errors.Overloaded]) -> errors.Overloaded:
 
 
 async def test_a_busy_server_is_called_again(connect: Connect) -> None:
-    """Under the same request id and in the same trace, so that its log shows one call."""
     async with search_server(failing(2, soon(errors.Overloaded))) as (address, service):
         assert await connect(address, SOON).search() == "f1"
 
@@ -313,7 +292,6 @@ async def test_calls_on_a_connection_that_breaks_are_all_answered(is_async: bool
 
 
 async def test_an_error_of_the_call_is_raised_at_once(connect: Connect) -> None:
-    """With the ids under which an operator finds it."""
     async with search_server(failing(1, errors.TextEmpty())) as (address, service):
         with pytest.raises(errors.TextEmpty) as caught:
             await connect(address, SOON).search()
@@ -341,7 +319,6 @@ async def test_a_delay_beyond_the_deadline_is_not_waited_for(connect: Connect) -
 async def test_a_stream_is_repeated_until_its_first_answer(
     connect: Connect, answered: int, asked: int
 ) -> None:
-    """Afterwards the caller has a part of it."""
     search = failing(2, soon(errors.Overloaded), first=answered)
     async with search_server(search) as (address, service):
         client = connect(address, SOON)

@@ -179,8 +179,6 @@ async def test_a_caller_can_stop_after_the_first_answer(connect: Connect) -> Non
 
 
 async def test_only_the_unsendable_search_of_a_batch_is_refused(connect: Connect) -> None:
-    """By its own fault, in its place; the server answers the others."""
-
     async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
         if not request.query.text:
             raise errors.QueryInvalid(why="there is none")
@@ -198,7 +196,6 @@ async def test_only_the_unsendable_search_of_a_batch_is_refused(connect: Connect
 
 
 async def test_each_search_of_a_batch_has_its_own_outcome(connect: Connect) -> None:
-    """In their order; one that is refused is refused alone."""
     async with search_server(echo) as (address, _):
         first, second, third = await connect(address).batch(["a", "bad", "c"])
 
@@ -209,7 +206,6 @@ async def test_each_search_of_a_batch_has_its_own_outcome(connect: Connect) -> N
 
 
 async def test_an_index_is_described(connect: Connect) -> None:
-    """With the parts of each shard, the live recall, and the shards that did not answer."""
     async with search_server() as (address, service):
         found = await connect(address).index()
         await connect(address).index(full_coverage_required=True)

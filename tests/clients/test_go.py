@@ -49,7 +49,6 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_go
 def test_the_example_stores_searches_and_reads_an_error(example: Path) -> None:
-    """Streams both ways, scores, and the reason of an error."""
     with FakeServer() as server:
         ended = run_example([example, server.address], FOLDER)
 
@@ -60,7 +59,6 @@ def test_the_example_stores_searches_and_reads_an_error(example: Path) -> None:
 
 @needs_go
 def test_the_example_sends_its_token_and_ends_with_the_servers_error(example: Path) -> None:
-    """Without TANDEM_TOKEN it sends none."""
     with refusing_server() as (address, calls):
         ended = run_example([example, address], FOLDER, with_programs(TANDEM_TOKEN="tk-1"))
         run_example([example, address], FOLDER, with_programs(TANDEM_TOKEN=""))
@@ -72,7 +70,6 @@ def test_the_example_sends_its_token_and_ends_with_the_servers_error(example: Pa
 
 @needs_plugins
 def test_the_generated_code_is_that_of_the_protos(tmp_path: Path) -> None:
-    """Or somebody changed a proto and did not run `make clients`."""
     asked = run_example([str(program("protoc-gen-go-grpc")), "--version"], tmp_path)
     if asked.stdout.strip() != "protoc-gen-go-grpc 1.0":
         pytest.skip(f"the committed code is of protoc-gen-go-grpc 1.0, not {asked.stdout.strip()}")

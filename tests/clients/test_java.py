@@ -64,7 +64,6 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @needs_java
 def test_the_example_stores_searches_and_reads_an_error(example: list[str]) -> None:
-    """Streams both ways, scores, and the reason of an error."""
     with FakeServer() as server:
         ended = run_example([*example, server.address], FOLDER)
 
@@ -75,7 +74,6 @@ def test_the_example_stores_searches_and_reads_an_error(example: list[str]) -> N
 
 @needs_java
 def test_the_example_sends_its_token_and_ends_with_the_servers_error(example: list[str]) -> None:
-    """Without TANDEM_TOKEN it sends none."""
     with refusing_server() as (address, calls):
         ended = run_example([*example, address], FOLDER, with_programs(TANDEM_TOKEN="tk-1"))
         run_example([*example, address], FOLDER, with_programs(TANDEM_TOKEN=""))
@@ -93,7 +91,6 @@ def test_the_pom_has_the_versions_that_are_tested_here() -> None:
 
 
 def test_the_pom_compiles_what_the_template_generates() -> None:
-    """With these libraries, and by the programs whose names the template has."""
     template = yaml.safe_load((FOLDER / "buf.gen.yaml").read_text(encoding="utf-8"))
     sources = text("m:build/m:sourceDirectory").replace("${project.build.directory}", "target")
     assert {plugin["out"] for plugin in template["plugins"]} == {sources}

@@ -36,7 +36,6 @@ def test_every_process_starts_with_its_certificate(tmp_path: Path) -> None:
 
 
 def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
-    """Keys above all."""
     LocalAuthority(tmp_path / "tls").issue_all()
 
     files = [path for path in (tmp_path / "tls").rglob("*") if path.is_file()]
@@ -71,7 +70,6 @@ def test_an_authority_that_ends_soon_is_replaced(
 
 
 def test_a_certificate_is_of_a_month_and_for_loopback(tmp_path: Path) -> None:
-    """And for the name that others let in."""
     certificate = issued(LocalAuthority(tmp_path / "tls").issue("index", "index-0"))
 
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

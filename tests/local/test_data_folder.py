@@ -31,7 +31,6 @@ def opened(shard: Path) -> ItemStore:
 
 
 def test_a_folder_on_a_full_disk_is_served_so_that_items_can_be_deleted(disk: SmallDisk) -> None:
-    """With what its last start left: its certificates, too. A folder without items is refused."""
     data, shard = disk.path / "data", disk.path / "data" / "shard-0"
     with DataFolder(data) as folder:
         assert folder.note == ""
@@ -60,7 +59,6 @@ def test_a_folder_on_a_full_disk_is_served_so_that_items_can_be_deleted(disk: Sm
 
 
 def test_a_read_only_disk_is_named(disk: SmallDisk) -> None:
-    """Of a folder that was served before; it becomes writable only by its operator."""
     with DataFolder(disk.path / "data"):
         pass
     subprocess.run(["mount", "-o", "remount,ro", str(disk.path)], check=True)

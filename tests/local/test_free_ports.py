@@ -29,7 +29,6 @@ def test_a_port_that_somebody_listens_on_is_passed_over() -> None:
 
 
 def test_a_port_is_not_handed_out_to_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before its server listens there, and between two starts of the server."""
     [port] = free_ports(1)
     found = []
     for _ in range(2):

@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.cli.serve.up import exported
 from tandem.extras import PackageMissing
 from tandem.item_store.item_store import ItemStore
 from tandem.local.data_folder import DataFolder
@@ -56,7 +55,6 @@ def made_store(folder: Path, shard_count: int) -> None:
 
 
 def test_a_folder_that_another_serves_is_named_with_its_process(held: tuple[Path, int]) -> None:
-    """And whatever ends that process frees the folder."""
     folder, pid = held
     with pytest.raises(StartRefused, match=rf"another tandem up \(process {pid}\) serves {folder}"):
         DataFolder(folder).take()
@@ -124,7 +122,6 @@ def test_a_demo_empties_only_tandems_own_folder(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_that_cannot_be_written_in_is_reported(path: str, why: str) -> None:
-    """Not as an errno."""
     with pytest.raises(StartRefused, match=f"{path} {why}.*--data"):
         DataFolder(Path(path)).take()
 
@@ -183,7 +180,6 @@ def test_each_port_in_use_is_named_with_its_purpose() -> None:
 
 
 def test_a_package_that_a_service_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than a service that ends at its start, with the reason in a log."""
     monkeypatch.setitem(sys.modules, "torch", None)
 
     with pytest.raises(PackageMissing, match=r"torch.*pip install 'tandem-search\[models\]'"):
@@ -191,7 +187,6 @@ def test_a_package_that_a_service_lacks_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_machine_without_triton_gets_an_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a folder is made or a model exported."""
     folders = [Path("/nowhere/triton")]
     monkeypatch.setattr("tandem.triton.install._triton_folders", lambda: folders)
 
@@ -199,18 +194,7 @@ def test_a_machine_without_triton_gets_an_install_hint(monkeypatch: pytest.Monke
         check_machine(default_checkpoint())
 
 
-def test_an_unusable_repository_is_named_with_its_option(tmp_path: Path) -> None:
-    """A file, or a disk that is read alone."""
-    (tmp_path / "file").touch()
-
-    with pytest.raises(
-        StartRefused, match=r"cannot take the model .*in a folder that can be written to"
-    ):
-        exported(default_checkpoint(), tmp_path / "file")
-
-
 def test_up_reports_mistakes_before_it_starts_anything(tmp_path: Path) -> None:
-    """By the command itself: no log, no model repository, and a status."""
     data, repository = tmp_path / "data", tmp_path / "models"
 
     result = CliRunner().invoke(

@@ -322,7 +322,6 @@ def test_the_fake_keeps_to_the_contract(real: Client, fake: Client) -> None:
 
 
 def test_words_find_items() -> None:
-    """Of texts, and of images by their ids, attributes and bytes; the same in every run."""
     with FakeServer() as server, Client(server.address) as client:
         items = [
             Item("red-cup", image=b"\x89PNG\xff"),
@@ -343,7 +342,6 @@ def test_words_find_items() -> None:
 
 
 def test_failures_can_be_requested() -> None:
-    """As many as a test needs; a client repeats those that pass."""
     with FakeServer() as server, Client(server.address) as client:
         server.fail(errors.ServiceUnavailable(service="a shard", why="a test says so"), times=2)
         assert client.describe_model().family == "fake"
