@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
 from typer.main import get_command
 
 from tandem.child_processes.keeper import ProcessFailed
@@ -115,13 +115,15 @@ class CommandLine(TyperGroup):
         width = max(map(len, self.commands))
         for heading, rows in self._shown.items():
             with formatter.section(heading):
-                formatter.write_dl(
-                    [
-                        (name.ljust(width), sentence)
-                        for name, (_, sentence) in rows.items()
-                        if sentence
-                    ]
-                )
+                shown = [(name.ljust(width), said) for name, (_, said) in rows.items() if said]
+                formatter.write_dl(shown)
+
+    def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:  # type: ignore[override]
+        """Returns the commands that begin so, without importing them, and the options."""
+        said = {name: row[1] for rows in self._shown.values() for name, row in rows.items()}
+        fitting = (name for name in said if said[name] and name.startswith(incomplete))
+        commands = [CompletionItem(name, help=said[name]) for name in fitting]
+        return commands + super(TyperGroup, self).shell_complete(ctx, incomplete)
 
     def main(
         self,

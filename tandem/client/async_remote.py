@@ -41,7 +41,7 @@ from tandem.contract.search.ingest_wire import batch_to_proto, outcomes_from_pro
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import searched_to_proto
 from tandem.errors import TandemError
-from tandem.v1 import model_service_pb2, search_service_pb2
+from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 
 _Response = TypeVar("_Response")
 
@@ -119,6 +119,14 @@ class AsyncRemote:
         request = document_query_to_proto(query)
         response = await self._call(self._connection.current().content.ScoreDocuments, request)
         return scored_from_proto(response)
+
+    async def embed(
+        self, request: content_service_pb2.EmbedContentsRequest
+    ) -> content_service_pb2.EmbedContentsResponse:
+        """Returns each content's embedding or error, and the model that made them."""
+        method = self._connection.current().content.EmbedContents
+        response: content_service_pb2.EmbedContentsResponse = await self._call(method, request)
+        return response
 
     async def describe_model(self) -> ModelDescription:
         """Returns the model and its limits."""

@@ -31,7 +31,6 @@ from tandem.client import (
     Client,
     IngestOutcome,
     IngestProgress,
-    NewContent,
     NewItem,
     TruncationPolicy,
 )
@@ -269,25 +268,6 @@ class _Counts:
             )
 
 
-def record_items(
-    record: Record,
-    content: NewContent,
-    with_captions: bool,
-    caption_attribute: str | None = None,
-) -> Iterator[NewItem]:
-    """Yields a record's image, in the form of `content`, and optionally its captions.
-
-    With `caption_attribute` the image has them too, as an attribute of that name.
-    """
-    attributes = dict(picture_attributes(record))
-    if caption_attribute is not None:
-        attributes[caption_attribute] = attribute_captions(record)
-    yield record.record_id, content, attributes
-    if with_captions:
-        for caption in record.captions:
-            yield caption.caption_id, caption.text, caption_attributes(record, caption)
-
-
 class _ScaledDown:
     """Scales photographs down that no server takes, and counts them."""
 
@@ -321,12 +301,21 @@ class _PictureCount:
         with_captions: bool,
         caption_attribute: str | None,
     ) -> Iterator[NewItem]:
-        """Yields the records' items, in a thread of gRPC."""
+        """Yields each image, and optionally its captions, in a thread of gRPC.
+
+        With `caption_attribute` the image has them too, as an attribute of that name.
+        """
         for record, content in sent:
             self.given += 1
             self._item_count += 1 + (len(record.captions) if with_captions else 0)
             self._ends.append(self._item_count)
-            yield from record_items(record, content, with_captions, caption_attribute)
+            attributes = dict(_picture_attributes(record))
+            if caption_attribute is not None:
+                attributes[caption_attribute] = _attribute_captions(record)
+            yield record.record_id, content, attributes
+            if with_captions:
+                for caption in record.captions:
+                    yield caption.caption_id, caption.text, _caption_attributes(record, caption)
 
     def done(self, item_count: int) -> int:
         """Returns how many images the first `item_count` items complete."""
@@ -336,19 +325,19 @@ class _PictureCount:
         return self._done
 
 
-def attribute_captions(record: Record) -> tuple[str, ...]:
+def _attribute_captions(record: Record) -> tuple[str, ...]:
     """Returns the captions that fit into an attribute: the first 64, of at most 1,024 bytes."""
     texts = dict.fromkeys(caption.text for caption in record.captions)
     fitting = [text for text in texts if len(text.encode()) <= MAX_TEXT_BYTES]
     return tuple(fitting[:MAX_TEXTS_COUNT])
 
 
-def picture_attributes(record: Record) -> Attributes:
+def _picture_attributes(record: Record) -> Attributes:
     """Returns an image's attributes: split, languages of its captions, and the corpus's own."""
     languages = sorted({caption.language for caption in record.captions})
     return {**record.attributes, "split": record.split, "language": tuple(languages)}
 
 
-def caption_attributes(record: Record, caption: Caption) -> Attributes:
+def _caption_attributes(record: Record, caption: Caption) -> Attributes:
     """Returns a caption's attributes: its language, and those of its image."""
     return {**record.attributes, "split": record.split, "language": caption.language}

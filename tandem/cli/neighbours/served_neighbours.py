@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 
-import grpc
 import numpy as np
 
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart, neighbour_gallery
 from tandem.cli.refusals import described
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
-from tandem.client.refusal import error_of
-from tandem.client.retries import DEFAULT_RETRIES, Retries
+from tandem.client.remote import Remote
+from tandem.client.retries import DEFAULT_RETRIES
 from tandem.client.sendable import checked_content
 from tandem.contract.content import Modality
 from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.contract.search.answer_wire import content_to_proto, item_error
 from tandem.corpus.readable_records import SkippedRecords, check_picture_there
 from tandem.corpus.records import Record
-from tandem.errors import TandemError
 from tandem.evaluation.gallery import Gallery, PictureContent
 from tandem.neighbours.lists.corpus_neighbours import (
     CorpusNeighbours,
@@ -31,7 +29,6 @@ from tandem.neighbours.lists.corpus_neighbours import (
 from tandem.neighbours.lists.gallery_neighbours import corpus_digest
 from tandem.neighbours.lists.neighbour_lists import Scores
 from tandem.v1 import content_pb2, content_service_pb2
-from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 
 _TIMEOUT_SECONDS = 60.0
 _CALL_BYTES = 8 * 2**20
@@ -57,9 +54,10 @@ class ServedNeighbourBuild:
         """
         check_depth(self._k, len(gallery.records), len(gallery.pairs))  # before it takes long
         access = Access.from_environment()
-        with LongWork(often_short=True) as work, access.open_channel(self._address) as channel:
+        remote = Remote(self._address, _TIMEOUT_SECONDS, access, DEFAULT_RETRIES)
+        with LongWork(often_short=True) as work, closing(remote):
             work.show("embed the corpus", 0)
-            embedder = _Embedder(ContentServiceStub(channel), self._address, access.metadata())
+            embedder = _Embedder(remote, self._address)
             records = gallery.records
             pictures_ID = embedder.embeddings(
                 [each.record_id for each in records], map(gallery.content_of, records)
@@ -85,12 +83,9 @@ class ServedNeighbourBuild:
 class _Embedder:
     """Embeds contents by one model, call by call."""
 
-    def __init__(
-        self, stub: ContentServiceStub, address: str, metadata: Sequence[tuple[str, str]]
-    ) -> None:
+    def __init__(self, remote: Remote, address: str) -> None:
         self.fingerprint = ""
-        self._stub, self._address, self._metadata = stub, address, metadata
-        self._retries = Retries(DEFAULT_RETRIES)
+        self._remote, self._address = remote, address
 
     def embeddings(self, names: Sequence[str], contents: Iterable[str | PictureContent]) -> Scores:
         """Returns float32 [N, D]; `names` are for errors."""
@@ -101,7 +96,7 @@ class _Embedder:
         self, names: Sequence[str], batch: Sequence[tuple[int, content_pb2.Content]]
     ) -> Iterator[Scores]:
         request = content_service_pb2.EmbedContentsRequest(contents=[each for _, each in batch])
-        answer = self._answer(request)
+        answer = self._remote.embed(request)
         if self.fingerprint not in ("", answer.model_fingerprint):
             raise ValueError(
                 f"the model at {self._address} changed from {self.fingerprint[:12]} to "
@@ -113,24 +108,6 @@ class _Embedder:
                 why = described(item_error(result.error))
                 raise ValueError(f"{names[number]} is refused at {self._address}: {why}")
             yield np.frombuffer(result.embedding.values, "<f4")
-
-    def _answer(
-        self, request: content_service_pb2.EmbedContentsRequest
-    ) -> content_service_pb2.EmbedContentsResponse:
-        attempts = self._retries.start(_TIMEOUT_SECONDS, is_repeatable=True)
-        while True:
-            try:
-                answer: content_service_pb2.EmbedContentsResponse = self._stub.EmbedContents(
-                    request, timeout=attempts.timeout_seconds, metadata=self._metadata
-                )
-            except grpc.RpcError as error:
-                named: TandemError = error_of(error, self._address)
-                if (delay_seconds := attempts.delay_after(named)) is None:
-                    raise named from error
-                time.sleep(delay_seconds)
-            else:
-                attempts.note_answer()
-                return answer
 
 
 def _batches(

@@ -7,7 +7,7 @@ from typing import Any
 
 from tandem.client.ingest_batches import IngestBatches, SentBatches
 from tandem.client.item import NewItem
-from tandem.client.query import Query, page_query, search_query
+from tandem.client.query import Query, search_query
 from tandem.contract.search.answer import IngestOutcome
 from tandem.contract.search.ingest_wire import batch_to_proto, outcomes_from_proto
 from tandem.contract.search.query_wire import searched_to_proto
@@ -17,11 +17,6 @@ from tandem.v1 import search_service_pb2 as pb
 def search_request(query: Query, **arguments: Any) -> pb.SearchItemsRequest:
     """Returns the message of a search."""
     return searched_to_proto(search_query(query, **arguments))
-
-
-def page_request(cursor: bytes, **arguments: Any) -> pb.SearchItemsRequest:
-    """Returns the message of a page."""
-    return searched_to_proto(page_query(cursor, **({"attributes_included": False} | arguments)))
 
 
 class IngestRequests:
