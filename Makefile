@@ -32,7 +32,7 @@ INTEGRATION_ENVS ?= build/integrations
 PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 STUBS  ?= .
 SYNC ?= .
-SYNC_FILES := tandem/client/client.py tandem/client/transport.py tandem/client/remote.py tandem/engine/local.py
+SYNC_FILES := tandem/client/client.py tandem/client/calls/transport.py tandem/client/calls/remote.py tandem/engine/local.py
 # The contract of the last release, as a set of descriptors.
 RELEASED := protos/released.binpb
 

@@ -40,13 +40,13 @@ _SOURCES = {
         r"for answer in answers:\n {16}yield answer\n": "yield from answers\n",
         r"for outcome in outcomes:\n {24}yield outcome\n": "yield from outcomes\n",
     },
-    "tandem/client/transport.py": {
+    "tandem/client/calls/transport.py": {
         r"in this process\.": (
             "in this process.\n\n"
             "Generated from async_transport.py by `make sync-client`: DO NOT EDIT.\n"
         ),
     },
-    "tandem/client/remote.py": {
+    "tandem/client/calls/remote.py": {
         r"over a connection, and repeats those that may be\.": (
             "over a connection, and repeats those that may be.\n\n"
             "Generated from async_remote.py by `make sync-client`: DO NOT EDIT.\n"
@@ -54,7 +54,7 @@ _SOURCES = {
         r"over one connection for each event loop that calls\.": "over one connection.",
         r"in the event loop, or in a thread": "in a thread",
         # grpc.aio alone loses a stream's status, and cancels its own calls.
-        r"from tandem\.client\.server_status import .*?\n": "",
+        r"from tandem\.client\.calls\.server_status import .*?\n": "",
         r" {8}status = ServerStatus\(call\)\n": "",
         r" {12}failure = await status\.hidden_by\(error\)\n": "",
         r"error_of\(failure,": "error_of(error,",

@@ -20,15 +20,19 @@ A search sees a write of another process if you pass the write's token:
 Errors are the classes of `tandem.errors`.
 """
 
+# client, async_client        one call a method; Client is generated from AsyncClient
+# query, search_options, item, where, access  what callers give
+# arguments, sendable         its checks
+# calls, ingest, testing      what carries calls; the items of an ingest; a fake for tests
+
 from tandem.client import where
 from tandem.client.access import Access
 from tandem.client.async_client import AsyncClient
+from tandem.client.calls.retries import NO_RETRIES, RetryPolicy
 from tandem.client.client import Client
-from tandem.client.documents import NewDocument
-from tandem.client.ingest_progress import IngestProgress
+from tandem.client.ingest.progress import IngestProgress
 from tandem.client.item import Item, NewContent, NewItem
-from tandem.client.query import Query, QueryPart, Search
-from tandem.client.retries import NO_RETRIES, RetryPolicy
+from tandem.client.query import NewDocument, Query, QueryPart, Search
 from tandem.contract.content import (
     Content,
     ImageContent,

@@ -8,15 +8,22 @@ from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
 from tandem.client.arguments import checked_elements, checked_timeout_seconds
-from tandem.client.async_remote import AsyncRemote
-from tandem.client.async_transport import AsyncTransport
-from tandem.client.documents import NewDocument, document_query
-from tandem.client.ingest_batches import IngestBatches
-from tandem.client.ingest_progress import IngestProgress, ProgressCounter
-from tandem.client.ingest_rounds import IngestRounds
+from tandem.client.calls.async_remote import AsyncRemote
+from tandem.client.calls.async_transport import AsyncTransport
+from tandem.client.calls.retries import DEFAULT_RETRIES, RetryPolicy
+from tandem.client.ingest.batches import IngestBatches
+from tandem.client.ingest.progress import IngestProgress, ProgressCounter
+from tandem.client.ingest.rounds import IngestRounds
 from tandem.client.item import NewContent, NewItem
-from tandem.client.query import Query, Search, checked_searches, page_query, search_query
-from tandem.client.retries import DEFAULT_RETRIES, RetryPolicy
+from tandem.client.query import (
+    NewDocument,
+    Query,
+    Search,
+    checked_searches,
+    document_query,
+    page_query,
+    search_query,
+)
 from tandem.client.search_options import takes_options
 from tandem.client.sendable import checked_request_id
 from tandem.contract.content import TruncationPolicy

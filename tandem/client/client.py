@@ -11,17 +11,24 @@ from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
 from tandem.client.arguments import checked_elements, checked_timeout_seconds
-from tandem.client.documents import NewDocument, document_query
-from tandem.client.ingest_batches import IngestBatches
-from tandem.client.ingest_progress import IngestProgress, ProgressCounter
-from tandem.client.ingest_rounds import IngestRounds
+from tandem.client.calls.remote import Remote
+from tandem.client.calls.retries import DEFAULT_RETRIES, RetryPolicy
+from tandem.client.calls.transport import Transport
+from tandem.client.ingest.batches import IngestBatches
+from tandem.client.ingest.progress import IngestProgress, ProgressCounter
+from tandem.client.ingest.rounds import IngestRounds
 from tandem.client.item import NewContent, NewItem
-from tandem.client.query import Query, Search, checked_searches, page_query, search_query
-from tandem.client.remote import Remote
-from tandem.client.retries import DEFAULT_RETRIES, RetryPolicy
+from tandem.client.query import (
+    NewDocument,
+    Query,
+    Search,
+    checked_searches,
+    document_query,
+    page_query,
+    search_query,
+)
 from tandem.client.search_options import takes_options
 from tandem.client.sendable import checked_request_id
-from tandem.client.transport import Transport
 from tandem.contract.content import TruncationPolicy
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.model_description import ModelDescription

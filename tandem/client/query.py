@@ -1,10 +1,11 @@
-"""Defines queries as callers write them, and checks them."""
+"""Defines queries and documents as callers write them, and checks them."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from typing_extensions import Unpack
 
@@ -18,8 +19,9 @@ from tandem.client.arguments import (
 )
 from tandem.client.search_options import checked_options, takes_options
 from tandem.client.sendable import NewContent, check_sendable, checked_content
-from tandem.contract.content import Modality
-from tandem.contract.identifiers import check_index_id
+from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.search.documents import Document, DocumentQuery
 from tandem.contract.search.query import (
     GivenEncoding,
     PageQuery,
@@ -54,6 +56,9 @@ class QueryPart:
 
 Query = QuerySource | Sequence[QueryPart]
 """A text, an image's bytes, a stored item, an encoding, or several weighted parts."""
+
+NewDocument: TypeAlias = NewContent | StoredItem
+"""A text, an image, regions, or a stored item."""
 
 
 class Search:
@@ -157,3 +162,26 @@ def _encoding(given: GivenEncoding) -> GivenEncoding:
         checked_member("an encoding's modality", given.modality, Modality),
         given.tokens,
     )
+
+
+def document_query(
+    query: NewContent,
+    documents: Sequence[NewDocument],
+    index_id: str,
+    truncation_policy: TruncationPolicy | str,
+) -> DocumentQuery:
+    """Returns the query; raises an error of a content or an id that cannot be sent."""
+    policy = checked_member("truncation_policy", truncation_policy, TruncationPolicy)
+    remedy = "send a list of texts, images and StoredItems"
+    return DocumentQuery(
+        checked_content(query, "the query"),
+        [_document(each) for each in checked_elements("documents", documents, remedy)],
+        check_index_id(index_id) if index_id else "",
+        policy,
+    )
+
+
+def _document(document: NewDocument) -> Document:
+    if isinstance(document, StoredItem):
+        return StoredItem(check_item_id(document.item_id))
+    return checked_content(document, "a document")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import TypeVar
 
-from tandem.client.ingest_batches import IngestBatches, SentBatches
-from tandem.client.retries import DEFAULT_RETRIES, Retries
+from tandem.client.calls.retries import DEFAULT_RETRIES, Retries
+from tandem.client.ingest.batches import IngestBatches, SentBatches
 from tandem.contract.limits import MAX_PAGE_SIZE
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult

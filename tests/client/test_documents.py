@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tandem.client import NewDocument, RegionContent, StoredItem, TruncationPolicy
-from tandem.client.documents import document_query
+from tandem.client.query import document_query
 from tandem.contract.search.documents import document_query_to_proto, scored_from_proto
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, ItemNotFound, RequestMalformed
 from tandem.v1 import content_pb2, content_service_pb2, error_reason_pb2

@@ -18,8 +18,8 @@ from tandem.client import (
     Item,
     RetryPolicy,
 )
-from tandem.client.ingest_rounds import IngestRounds
-from tandem.client.retries import Retries
+from tandem.client.calls.retries import Retries
+from tandem.client.ingest.rounds import IngestRounds
 from tandem.v1 import search_service_pb2 as pb
 from tandem.wire import item_error_to_proto
 from tests.support.client.search_server import IngestBatch, all_stored, search_server

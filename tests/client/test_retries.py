@@ -12,8 +12,8 @@ import pytest
 
 from tandem import errors
 from tandem.client import AsyncClient, Client, RetryPolicy
-from tandem.client.refusal import Pushback, pushback_of
-from tandem.client.retries import CallAttempts, Retries, RetryThrottle, is_passing
+from tandem.client.calls.refusal import Pushback, pushback_of
+from tandem.client.calls.retries import CallAttempts, Retries, RetryThrottle, is_passing
 from tandem.errors import ERROR_CLASSES, RETRY_DELAY_KEY, error_from_reason
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import Search, search_server

@@ -8,7 +8,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from tandem.chassis.telemetry.tracing import extract_trace
-from tandem.client.trace_headers import trace_headers
+from tandem.client.calls.trace_headers import trace_headers
 
 
 def test_a_call_without_a_trace_begins_one() -> None:
@@ -39,7 +39,7 @@ def test_a_call_within_a_span_is_of_its_trace() -> None:
 def test_opentelemetry_is_not_needed() -> None:
     code = """
 import sys
-from tandem.client.trace_headers import trace_headers
+from tandem.client.calls.trace_headers import trace_headers
 print(len(trace_headers()), any(name.startswith("opentelemetry") for name in sys.modules))
 """
     printed = subprocess.run(

@@ -21,7 +21,7 @@ from grpc.aio import Metadata
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.chassis.calls.status import REASON_KEY
-from tandem.client.server_status import ServerStatus
+from tandem.client.calls.server_status import ServerStatus
 from tandem.v1 import attribute_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.chassis.contract import OWN_ERROR

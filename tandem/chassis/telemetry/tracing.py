@@ -32,7 +32,7 @@ DEFAULT_SAMPLE_SHARE = 0.01
 
 # OpenTelemetry's default is 10 s, which a shutdown would have to wait.
 _EXPORT_TIMEOUT_SECONDS = 2
-# What an SDK sends with a trace that it started (tandem/client/trace_headers.py).
+# What an SDK sends with a trace that it started (tandem/client/calls/trace_headers.py).
 _UNDECIDED = "tandem=undecided"
 _PROPAGATOR = TraceContextTextMapPropagator()
 # As our own services send it. OpenTelemetry reads the same of it in five times the time, and every

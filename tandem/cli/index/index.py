@@ -15,7 +15,7 @@ from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
-from tandem.client.refusal import error_of
+from tandem.client.calls.refusal import error_of
 from tandem.contract.content import Modality
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as pb

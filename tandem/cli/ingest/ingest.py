@@ -34,7 +34,7 @@ from tandem.client import (
     NewItem,
     TruncationPolicy,
 )
-from tandem.client.ingest_rounds import may_be_stored_later
+from tandem.client.ingest.rounds import may_be_stored_later
 from tandem.contract.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.corpus.errors import NothingRead

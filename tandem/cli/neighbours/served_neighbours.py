@@ -11,8 +11,8 @@ from tandem.cli.neighbours.neighbour_gallery import CorpusPart, neighbour_galler
 from tandem.cli.refusals import described
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
-from tandem.client.remote import Remote
-from tandem.client.retries import DEFAULT_RETRIES
+from tandem.client.calls.remote import Remote
+from tandem.client.calls.retries import DEFAULT_RETRIES
 from tandem.client.sendable import checked_content
 from tandem.contract.content import Modality
 from tandem.contract.limits import MAX_CONTENT_COUNT

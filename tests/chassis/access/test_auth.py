@@ -27,7 +27,7 @@ from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.serve.server import make_server
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import Identity, TlsSettings
-from tandem.client.server_status import ServerStatus
+from tandem.client.calls.server_status import ServerStatus
 from tandem.contract.methods import ACCESS, AccessRule
 from tests.support.chassis.authority import Files
 from tests.support.chassis.contract import (

@@ -17,7 +17,7 @@ from tandem.chassis.access.guard import Guard
 from tandem.chassis.access.tokens import TokenFile
 from tandem.chassis.calls.channels import CHANNEL_OPTIONS, SERVER_OPTIONS
 from tandem.chassis.capacity.admission import DEFAULT_LIMITS, LEAST_BYTES_A_SECOND
-from tandem.client.requests import CHANNEL_OPTIONS as CLIENT_OPTIONS
+from tandem.client.access import CHANNEL_OPTIONS as CLIENT_OPTIONS
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.support.chassis.longer_times import holds_with_longer_times

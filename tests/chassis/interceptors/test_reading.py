@@ -21,7 +21,7 @@ from tandem.chassis.access.tokens import TokenFile
 from tandem.chassis.calls.channels import SERVER_OPTIONS, open_channel
 from tandem.chassis.capacity.admission import DEFAULT_LIMITS
 from tandem.client import AsyncClient
-from tandem.client.retries import NO_RETRIES
+from tandem.client.calls.retries import NO_RETRIES
 from tandem.errors import TextEmpty
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tandem.client.ingest_batches import IngestBatches, SentBatches
+from tandem.client.ingest.batches import IngestBatches, SentBatches
 from tandem.client.item import NewItem
 from tandem.client.query import Query, search_query
 from tandem.contract.search.answer import IngestOutcome

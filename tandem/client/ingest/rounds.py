@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tandem.client.arguments import checked_elements
+from tandem.client.calls.refusal import Pushback, pushback_of
+from tandem.client.calls.retries import Retries, is_passing
 from tandem.client.item import NewItem, item_id_of
-from tandem.client.refusal import Pushback, pushback_of
-from tandem.client.retries import Retries, is_passing
 from tandem.contract.search.answer import IngestOutcome
 from tandem.errors import DeadlineExceeded, TandemError
 

@@ -6,8 +6,8 @@ Generated from transport.py by `make sync-client`: DO NOT EDIT.
 from collections.abc import Generator, Iterable, Sequence
 from typing import Protocol
 
-from tandem.client.ingest_batches import IngestBatches
-from tandem.client.retries import Retries
+from tandem.client.calls.retries import Retries
+from tandem.client.ingest.batches import IngestBatches
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments

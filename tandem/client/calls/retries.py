@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tandem.client.refusal import Pushback, pushback_of
+from tandem.client.calls.refusal import Pushback, pushback_of
 from tandem.errors import Overloaded, QuotaExceeded, TandemError
 
 

@@ -4,6 +4,7 @@ Generated from remote.py by `make sync-client`: DO NOT EDIT.
 """
 
 import time
+import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TypeVar
 
@@ -11,12 +12,11 @@ import grpc
 from google.protobuf.message import Message
 
 from tandem.client.access import Access
-from tandem.client.connections import Connection
-from tandem.client.ingest_batches import IngestBatches, SentBatches
-from tandem.client.refusal import check_answered, checked_answer, error_of, is_break
-from tandem.client.requests import request_metadata
-from tandem.client.retries import Retries, RetryPolicy
-from tandem.client.trace_headers import trace_headers
+from tandem.client.calls.connections import Connection
+from tandem.client.calls.refusal import check_answered, checked_answer, error_of, is_break
+from tandem.client.calls.retries import Retries, RetryPolicy
+from tandem.client.calls.trace_headers import trace_headers
+from tandem.client.ingest.batches import IngestBatches, SentBatches
 from tandem.contract.limits import MAX_PAGE_SIZE
 from tandem.contract.model_description import ModelDescription, model_from_proto
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
@@ -198,7 +198,7 @@ class Remote:
         self._connection.close()
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return (*request_metadata(), *trace_headers(), *self._access.metadata())
+        return (("x-request-id", uuid.uuid4().hex), *trace_headers(), *self._access.metadata())
 
     def _call(
         self,
