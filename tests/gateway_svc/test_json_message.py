@@ -14,7 +14,6 @@ from tandem.v1 import attribute_pb2
 from tandem.v1 import search_service_pb2 as pb
 
 BYTES = bytes(range(248, 256))
-STANDARD = base64.b64encode(BYTES).decode()
 URL_SAFE = base64.urlsafe_b64encode(BYTES).decode()
 
 

@@ -16,7 +16,6 @@ from tests.support.chassis.authority import Files
 
 ORCHESTRATOR = ["tandem.v1.SearchService", "tandem.v1.ModelService"]
 INDEX = ["tandem.v1.IndexService", "tandem.v1.IndexAdminService"]
-ENCODER = ["tandem.v1.EncoderService"]
 NOTHING = "callers from other machines need no credentials"
 PLAIN = "other machines send tokens in plain text"
 INTERNAL = "internal methods need no token"

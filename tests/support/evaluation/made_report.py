@@ -1,9 +1,5 @@
 """A report of eight queries, and how much a plot of one shows."""
 
-from pathlib import Path
-
-from PIL import Image
-
 from tandem.evaluation.reports.report import BE, Ranking, Report
 
 TEXT, IMAGE = "text→image", "image→text"
@@ -21,9 +17,3 @@ def report(ce_ranks: tuple[int | None, ...] = (1, 1, 1, 4)) -> Report:
     seconds = {TEXT: {"match": 1.5, "pair_count": 80}, IMAGE: {"match": 2.0, "pair_count": 80}}
     about = {"title": "scenes test, gallery of 4", "corpus": "scenes"}
     return Report(about, languages, rankings, seconds)
-
-
-def ink(path: Path) -> int:
-    """Returns how many of a picture's points are not white."""
-    with Image.open(path) as image:
-        return sum(image.convert("L").histogram()[:200])
