@@ -159,20 +159,6 @@ def test_only_the_picture_is_checked_if_a_server_checks_the_rest(tmp_path: Path)
     }
 
 
-def test_records_are_checked_as_they_are_requested(check: ModelCheck) -> None:
-    """A corpus without an end gives its first."""
-
-    def without_end() -> object:
-        while True:
-            yield GOOD
-            yield a_record()
-
-    records = readable_records(without_end(), check, OnError.SKIP, report := SkippedRecords())  # type: ignore[arg-type]
-
-    assert [next(records) for _ in range(3)] == [GOOD] * 3
-    assert report.count == 2
-
-
 def test_a_picture_that_a_server_gets_is_read_once(tmp_path: Path) -> None:
     """One that goes away behind the check ends nothing: what was read is what is sent."""
     path = tmp_path / "a.png"

@@ -226,19 +226,6 @@ def test_captions_that_are_not_text_are_reported_with_their_record(
     assert records[row].captions_fault == f"{path}: {says}; correct it"
 
 
-def test_captions_are_those_of_the_first_column_that_has_any(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "train.parquet",
-        image=[b"0", b"1", b"2", b"3"],
-        caption=["c", "c", "c", None],
-        captions=pa.array([["a", "b"], None, [], None], pa.list_(pa.string())),
-    )
-
-    said = [[each.text for each in record.captions] for record in read(path)]
-
-    assert said == [["a", "b"], ["c"], ["c"], []]
-
-
 def test_rows_are_numbered_over_batches_and_groups(tmp_path: Path) -> None:
     """300 rows in groups of 130, which are read 64 rows at a time; pictures in any order."""
     images = [b"%d" % number for number in range(300)]

@@ -58,6 +58,7 @@ def test_entries_that_are_not_plain_files_are_ignored(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "lost+found").mkdir()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jpg")).touch()
     left_out = LeftOut()
 
     files, folders = list_folder(tmp_path, tmp_path, left_out)
@@ -67,4 +68,5 @@ def test_entries_that_are_not_plain_files_are_ignored(tmp_path: Path) -> None:
         FileFault.NOT_PLAIN: 1,
         FileFault.HIDDEN: 1,
         FileFault.UNLISTED: 1,
+        FileFault.NAME_NOT_UTF8: 1,
     }

@@ -313,16 +313,3 @@ def test_compressed_archives_are_refused_by_name(tmp_path: Path, name: str) -> N
     with pytest.raises(SplitUnknown, match=r"its splits are: train \(passed over: 1 \(\..*; pass"):
         read(tmp_path, "test")
     assert len(list(read_webdataset(tmp_path, "train", left_out=LeftOut(goes_on=True)))) == 1
-
-
-def test_a_compressed_archive_alone_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "val-000.tar.gz"
-    path.write_bytes(b"packed")
-    for place in (path, tmp_path):
-        with pytest.raises(CorpusMalformed, match=r"val-000\.tar\.gz is compressed; unpack it"):
-            read(place, "dev")
-
-    pack(tmp_path / "test-0.tar", CAT)
-    left_out = LeftOut()
-    assert len(list(read_webdataset(tmp_path, "test", left_out=left_out))) == 1
-    assert left_out.file_counts == {".gz": 1}

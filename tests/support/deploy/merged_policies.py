@@ -10,9 +10,9 @@ from merged_svc.hosted_rooms import SHARD_FIELD
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.health.health import LIVENESS
 from tandem.chassis.settings import SettingsError, load
-from tests.support.deploy.rendered import Resource, named, of_kind
+from tests.support.deploy.rendered import Resource
 from tests.support.deploy.service_policies import SETTINGS
-from tests.support.deploy.workloads import Container, service_containers, workloads
+from tests.support.deploy.workloads import Container, service_containers
 
 EMBEDDED = "merged_svc"
 _SHARED = ("ACCESS_", "DOOR_", "TLS_")
@@ -99,10 +99,6 @@ def _leftovers(resources: Sequence[Resource], container: Container) -> Iterator[
             # Triton's canary is an encoder in its own pod.
             if other.workload.labels["app.kubernetes.io/name"] != "triton":
                 yield f"{other.name}: is in {container.name} already"
-    names = {each.labels["app.kubernetes.io/name"] for each in workloads(resources)}
-    for service in of_kind(resources, "Service"):
-        if service["spec"]["selector"]["app.kubernetes.io/name"] not in names:
-            yield f"{named(service)}: selects nothing"
 
 
 def _port(address: str) -> int:
