@@ -29,7 +29,7 @@ from tandem.chassis.access.guard import Guard
 from tandem.chassis.capacity.admission import Admission
 
 
-class GatewayApp:
+class GatewayApp(Edge):
     """Everything that the gateway answers, as one ASGI application."""
 
     def __init__(self, upstream: Upstream, guard: Guard, settings: GatewaySettings) -> None:
@@ -48,11 +48,7 @@ class GatewayApp:
         files = ConsoleFiles(added=console_settings(settings))
         rest = files if settings.console_enabled else _not_found
         router = Router(_routes(admitted), redirect_slashes=False, default=rest)
-        self._edge = Edge(router, settings, guard.peer_names)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
-        await self._edge(scope, receive, send)
+        super().__init__(router, settings, guard.peer_names)
 
 
 ROUTES: Mapping[str, Operation] = {

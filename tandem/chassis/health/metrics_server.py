@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder, gzip_accepted
 
 from tandem.chassis.capacity.crowd import Crowd
 from tandem.chassis.process.file_limit import brief_when_scarce
@@ -81,7 +84,7 @@ class MetricsServer:
         Raises OSError if the port is not available.
         """
         self._probes = {"/live": is_live, "/ready": is_ready}
-        self._metrics = None if registry is None else make_wsgi_app(registry)
+        self._registry = registry
         self._visit_seconds = visit_seconds
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -166,7 +169,7 @@ class MetricsServer:
         if (probe := self._probes.get(path)) is not None:
             is_well = await self._loop.run_in_executor(self._probing, probe)
             return _plain("200 OK" if is_well else "503 Service Unavailable")
-        if self._metrics is None or path not in ("/", "/metrics"):
+        if self._registry is None or path not in ("/", "/metrics"):
             return _plain("404 Not Found")
         try:
             return await self._loop.run_in_executor(self._scraping, self._scrape, query, headers)
@@ -176,25 +179,20 @@ class MetricsServer:
             return _plain("500 Internal Server Error")
 
     def _scrape(self, query: str, headers: str) -> _Answer:
-        assert self._metrics is not None
-        head: list[Any] = []
-        environ = {
-            "REQUEST_METHOD": "GET",
-            "PATH_INFO": "/metrics",
-            "QUERY_STRING": query,
-            "HTTP_ACCEPT": "",
-            "HTTP_ACCEPT_ENCODING": "",
-        }
-        for line in headers.split("\r\n"):
-            name, _, value = line.partition(":")
-            environ[f"HTTP_{name.strip().upper().replace('-', '_')}"] = value.strip()
+        assert self._registry is not None
+        lines = (line.partition(":") for line in headers.split("\r\n"))
+        asked = {name.strip().lower(): value.strip() for name, _, value in lines}
         try:
-            body = b"".join(self._metrics(environ, lambda *status: head.extend(status)))
-        # The library raises various errors for headers that it cannot parse.
+            encode, kind = choose_encoder(asked.get("accept", ""))
+        # The library raises various errors for a header that it cannot parse.
         except Exception:
-            environ |= {"QUERY_STRING": "", "HTTP_ACCEPT": "", "HTTP_ACCEPT_ENCODING": ""}
-            body = b"".join(self._metrics(environ, lambda *status: head.extend(status)))
-        return head[0], head[1], body
+            encode, kind = choose_encoder("")
+        names = parse_qs(query).get("name[]")
+        body = encode(self._registry.restricted_registry(names) if names else self._registry)
+        if gzip_accepted(asked.get("accept-encoding", "")):
+            coding = [("Content-Type", kind), ("Content-Encoding", "gzip")]
+            return "200 OK", coding, gzip.compress(body)
+        return "200 OK", [("Content-Type", kind)], body
 
 
 def _plain(status: str) -> _Answer:

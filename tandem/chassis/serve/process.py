@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -81,17 +80,15 @@ def prepare(name: str) -> Process:
         optional = load(OptionalServices, "DOOR_", os.environ)
     use(traced := load_tracing_or_exit(name))
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(brief_when_scarce("calls", _default))
+    loop.set_exception_handler(
+        brief_when_scarce("calls", asyncio.AbstractEventLoop.default_exception_handler)
+    )
     loop.set_default_executor(started_threads(_THREAD_COUNT, "asyncio"))
     # asyncio.run's own handling of SIGTERM would end the process without a drain.
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     return Process(optional, traced, stopping)
-
-
-def _default(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    loop.default_exception_handler(context)
 
 
 def open_metrics_port(
