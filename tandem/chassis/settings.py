@@ -30,30 +30,23 @@ class SettingsError(Exception):
     """The environment has invalid settings; the message has one line for each fault."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Range:
     """The range of a numeric setting."""
 
     words: str
     """Completes "it must be …"."""
-    least: float = -math.inf
-    most: float = math.inf
-    is_least_out: bool = False
-    is_most_out: bool = False
-
-    def __contains__(self, value: float) -> bool:
-        is_over = value > self.least if self.is_least_out else value >= self.least
-        return is_over and (value < self.most if self.is_most_out else value <= self.most)
+    contains: Callable[[float], bool]
 
 
-ANY_NUMBER = Range(words="a number")
-AT_LEAST_0 = Range(words="at least 0", least=0)
-AT_LEAST_1 = Range(words="at least 1", least=1)
-OVER_0 = Range(words="over 0", least=0, is_least_out=True)
-SHARE = Range(words="a share, 0 to 1", least=0, most=1)
-SHARE_OVER_0 = Range(words="a share over 0, at most 1", least=0, most=1, is_least_out=True)
-SHARE_UNDER_1 = Range(words="a share, 0 to under 1", least=0, most=1, is_most_out=True)
-_PORT = Range(words="a port, 0 to 65535", least=0, most=65_535)
+ANY_NUMBER = Range("a number", lambda _: True)
+AT_LEAST_0 = Range("at least 0", lambda value: value >= 0)
+AT_LEAST_1 = Range("at least 1", lambda value: value >= 1)
+OVER_0 = Range("over 0", lambda value: value > 0)
+SHARE = Range("a share, 0 to 1", lambda value: 0 <= value <= 1)
+SHARE_OVER_0 = Range("a share over 0, at most 1", lambda value: 0 < value <= 1)
+SHARE_UNDER_1 = Range("a share, 0 to under 1", lambda value: 0 <= value < 1)
+_PORT = Range("a port, 0 to 65535", lambda value: 0 <= value <= 65_535)
 # By the last word of the name, which is the unit.
 _RANGES: Mapping[str, Range] = {
     "bytes": AT_LEAST_0,
@@ -140,7 +133,7 @@ def _range_faults(field: dataclasses.Field[Any], variable: str, value: object) -
     if isinstance(value, bool) or not isinstance(value, int | float):
         return []
     within = field.metadata["within"] or _RANGES.get(field.name.rpartition("_")[2], ANY_NUMBER)
-    return [] if value in within else [f"{variable} must be {within.words}; it is {value}"]
+    return [] if within.contains(value) else [f"{variable} must be {within.words}; it is {value}"]
 
 
 def _fields(settings_class: type[Any]) -> tuple[dataclasses.Field[Any], ...]:

@@ -56,7 +56,7 @@ class SearchSettings:
         "items of each modality on each shard, nearest to the query, among which neighbours are "
         "found where FAISS does not search; 1 to 1,000",
         default=512,
-        within=Range(words="1 to 1,000", least=1, most=1_000),
+        within=Range("1 to 1,000", lambda value: 1 <= value <= 1_000),
     )
     rerank_chunk_seconds: float = setting(
         "target time of one chunk of pairs for the cross-encoder, when time is short",

@@ -37,22 +37,16 @@ def _exposures(
     address: str, service_names: Sequence[str], identity: Identity | None, guard: Guard
 ) -> Iterator[tuple[str, str]]:
     """Yields what is open, and the settings that close it."""
-    rules = {guard.access.get(path) for path in guard.access if _service_of(path) in service_names}
+    rules = {rule for path, rule in guard.access.items() if path.split("/")[1] in service_names}
     has_internal, has_public = AccessRule.INTERNAL in rules, bool(rules - {AccessRule.INTERNAL})
     knows_callers = identity is not None and identity.is_client_certificate_required
     if not is_loopback(address):
         if guard.tokens is None and not knows_callers:
+            mends = ["set ACCESS_TOKEN_FILE"] if has_public else []
+            mends += [f"set {_NAMES}"] if has_internal else []
             yield (
                 "callers from other machines need no credentials",
-                " and ".join(
-                    each
-                    for each in (
-                        "set ACCESS_TOKEN_FILE" if has_public else "",
-                        f"set {_NAMES}" if has_internal else "",
-                    )
-                    if each
-                )
-                or f"set {_CERTIFICATES}",
+                " and ".join(mends) or f"set {_CERTIFICATES}",
             )
         if guard.tokens is not None and identity is None:
             yield (
@@ -60,11 +54,4 @@ def _exposures(
                 f"set {_CERTIFICATES}; TLS_CLIENT_CERTIFICATE_REQUIRED=false if callers have none",
             )
     if guard.tokens is not None and has_internal and not knows_callers:
-        yield (
-            "internal methods need no token",
-            f"set {_NAMES}",
-        )
-
-
-def _service_of(path: str) -> str:
-    return path.strip("/").partition("/")[0]
+        yield "internal methods need no token", f"set {_NAMES}"
