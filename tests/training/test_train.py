@@ -1,7 +1,7 @@
 """Training: a recipe and a seed give one checkpoint, in seconds for the tiny recipe."""
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,8 +64,10 @@ def test_a_checkpoints_provenance_is_written_next_to_it(trained: Callable[..., R
 
 
 def test_a_run_leaves_its_loss_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every round's losses and rate, and at its round the recall that the run returns."""
-    recipe = replace(tiny(1), ce_steps_per_round=2, accumulation_step_count=2)
+    """Every round's losses, rate and recall; the checkpoint is that of the best round."""
+    recipe = replace(
+        tiny(1), ce_steps_per_round=2, accumulation_step_count=2, dev_every_round_count=1
+    )
     ce_losses: list[float] = []
     own = pair_classification_loss
 
@@ -89,8 +91,11 @@ def test_a_run_leaves_its_loss_curve(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ]
     )
     assert all(line["be_loss"] > 0 for line in lines)
-    measured = {name: value for name, value in asdict(recall).items() if value is not None}
-    assert [line.get("dev_recall_percent") for line in lines] == [None] * 3 + [measured]
+    measured = [DevRecall(**line["dev_recall_percent"]) for line in lines]
+    scores = [each.score for each in measured]
+    assert min(scores) < max(scores)  # or the seed shows nothing
+    assert recall == measured[scores.index(max(scores))]
+    assert load_checkpoint(tmp_path).training["round"] == scores.index(max(scores)) + 1
     seconds = [line["seconds"] for line in lines]
     assert seconds == sorted(seconds)
 
