@@ -1,8 +1,10 @@
 """Scores in this process."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tandem.contract.content import Tokens
 from tandem.contract.deadline import Deadline
@@ -16,34 +18,12 @@ from tandem.contract.model_description import ModelDescription
 from tandem.errors import NeighbourModelMissing, TandemError
 from tandem.reranking.metrics import observe_stage
 from tandem.reranking.neighbour_scorer import NeighbourScorer
+from tandem.reranking.reranker import ModelReranker
 from tandem.stages.neighbours import Graph, GraphScores
 from tandem.stages.reranking import Candidates, Match, Reranker, ScoredBatch, ScoreQuery
 
-
-class CandidateReranker(Protocol):
-    """Scores the candidates of a shard: with a model in Triton, or with an API."""
-
-    async def score(
-        self,
-        index_id: str,
-        fingerprint: str,
-        queries: Sequence[Candidates | TandemError],
-        timeout_seconds: float,
-        model_version: int | None = None,
-    ) -> ScoredBatch:
-        """Scores each query's candidates; an input that is an error stays one."""
-        ...
-
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        timeout_seconds: float,
-        model_version: int | None = None,
-    ) -> tuple[Sequence[Match], ScoredBatch]:
-        """Scores candidates that are not stored."""
-        ...
+if TYPE_CHECKING:  # it needs an HTTP client, an extra
+    from tandem.reranking.remote.remote_reranker import HttpReranker
 
 
 class LocalReranker(Reranker):
@@ -51,7 +31,7 @@ class LocalReranker(Reranker):
 
     def __init__(
         self,
-        scorer: CandidateReranker,
+        scorer: ModelReranker | HttpReranker,
         describe: Callable[[], ModelDescription],
         neighbour_scorer: NeighbourScorer | None = None,
     ) -> None:
@@ -72,13 +52,7 @@ class LocalReranker(Reranker):
         if pair_count > MAX_PAIR_COUNT:
             check_batch_size("item_ids of all queries together", pair_count, MAX_PAIR_COUNT)
         async with deadline.kept("the call of ScoreCandidates"):
-            scored = await self._scorer.score(
-                query.index_id,
-                query.fingerprint,
-                requests,
-                deadline.left(),
-                query.model_version or None,
-            )
+            scored = await self._scorer.score(query, requests, deadline)
         observe_stage("read", scored.read_seconds)
         observe_stage("inference", scored.inference_seconds)
         return scored
@@ -95,7 +69,7 @@ class LocalReranker(Reranker):
         check_batch_size("candidates", len(candidates), MAX_CONTENT_COUNT)
         async with deadline.kept("the call of ScoreTokens"):
             matches, scored = await self._scorer.score_tokens(
-                fingerprint, query, candidates, deadline.left(), model_version or None
+                fingerprint, query, candidates, deadline, model_version
             )
         observe_stage("inference", scored.inference_seconds)
         return matches, scored

@@ -30,7 +30,7 @@ from tandem.reranking.match_logit_cache import PairKey, make_cache, query_digest
 from tandem.reranking.metrics import count_cost
 from tandem.reranking.pair import Pair, QueryPairs
 from tandem.reranking.picture_tokens import PictureKey, PictureTokens
-from tandem.stages.reranking import Candidates, Match, ScoredBatch
+from tandem.stages.reranking import Candidates, Match, ScoredBatch, ScoreQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,11 +96,9 @@ class ModelReranker:
 
     async def score(
         self,
-        index_id: str,
-        fingerprint: str,
+        asked: ScoreQuery,
         queries: Sequence[Candidates | TandemError],
-        timeout_seconds: float,
-        model_version: int | None = None,
+        deadline: Deadline,
     ) -> ScoredBatch:
         """Scores each query's candidates; an input that is an error stays one.
 
@@ -111,10 +109,10 @@ class ModelReranker:
         store and model.
         """
         start_time = time.monotonic()
-        deadline = Deadline.after(timeout_seconds)
+        index_id, fingerprint = asked.index_id, asked.fingerprint
         if not self._model.manifest.has_pairs:
             raise CrossEncoderMissing(what="a rerank")
-        model = self._model.at(model_version or self._serving_version())
+        model = self._model.at(asked.model_version or self._serving_version())
         calibration = self._calibration_of(model.version)
         hashed = {
             number: _HashedQuery(
@@ -157,8 +155,8 @@ class ModelReranker:
         fingerprint: str,
         query: Tokens,
         candidates: Sequence[Tokens],
-        timeout_seconds: float,
-        model_version: int | None = None,
+        deadline: Deadline,
+        model_version: int = 0,
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Scores candidates that are not stored, without the cache.
 
@@ -178,7 +176,7 @@ class ModelReranker:
         inferred = await model.match_logits(
             [pair.text.ids for pair in pairs],
             [pair.image.values for pair in pairs],
-            timeout_seconds,
+            deadline.left_for(_WORK),
         )
         count_cost(inferred.cost)
         logits = [float(logit) for logit in inferred.values]

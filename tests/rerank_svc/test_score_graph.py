@@ -1,9 +1,10 @@
 """ScoreGraph over a real Triton: the scores of the exported networks, and refusals by name."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import grpc
 import numpy as np
@@ -13,12 +14,12 @@ import pytest_asyncio
 from rerank_svc.servicer import RerankServicer
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
-from tandem.contract.content import Modality, Tokens
+from tandem.contract.content import Modality
 from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.repository.neighbour_manifest import NeighbourModelManifest, neighbours_file
 from tandem.reranking.local_reranker import LocalReranker
 from tandem.reranking.neighbour_scorer import NeighbourScorer
-from tandem.stages.reranking import Candidates, Match, ScoredBatch
+from tandem.reranking.reranker import ModelReranker
 from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (
@@ -40,32 +41,6 @@ CORPUS = ServedCorpus.made(20, 30, seed=3)
 MODEL = tiny_leaprr("code")
 
 
-class NoPairs:
-    """A reranker of a service that scores graphs alone."""
-
-    async def score(
-        self,
-        index_id: str,
-        fingerprint: str,
-        queries: Sequence[Candidates | errors.TandemError],
-        timeout_seconds: float,
-        model_version: int | None = None,
-    ) -> ScoredBatch:
-        """Scores no pair."""
-        raise errors.CrossEncoderMissing(what="a rerank")
-
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        timeout_seconds: float,
-        model_version: int | None = None,
-    ) -> tuple[Sequence[Match], ScoredBatch]:
-        """Scores no pair either."""
-        raise errors.CrossEncoderMissing(what="a rerank")
-
-
 @pytest.fixture
 def manifest(served_models: Path) -> NeighbourModelManifest:
     return NeighbourModelManifest.read(neighbours_file(served_models))
@@ -82,7 +57,7 @@ async def stub(
 @asynccontextmanager
 async def scoring(scorer: NeighbourScorer | None) -> AsyncIterator[RerankServiceStub]:
     """Serves the scorer, and yields a stub that calls it."""
-    reranker = LocalReranker(NoPairs(), undescribed, scorer)
+    reranker = LocalReranker(cast(ModelReranker, None), undescribed, scorer)  # scores graphs alone
     servicer = RerankServicer(reranker, TIMEOUT_SECONDS)
     register = partial(add_RerankServiceServicer_to_server, servicer)
     async with served(register, "rerank") as channel:

@@ -15,12 +15,13 @@ from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.telemetry.metrics import REGISTRY
+from tandem.contract.deadline import Deadline
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
 from tandem.local.free_ports import free_ports
 from tandem.repository.manifest import Manifest
 from tandem.reranking.reranker import ModelReranker
-from tandem.stages.reranking import Candidates
+from tandem.stages.reranking import Candidates, ScoreQuery
 from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2
 from tandem.v1 import rerank_service_pb2 as pb
@@ -178,10 +179,9 @@ async def test_without_triton_the_model_is_unavailable(
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(reranker.check(), 60)
             scoring = reranker.score(
-                INDEX_ID,
-                tiny_manifest.fingerprint,
+                ScoreQuery(INDEX_ID, tiny_manifest.fingerprint),
                 [Candidates(QUERY, ["i-0"])],
-                TIMEOUT_SECONDS,
+                Deadline.after(TIMEOUT_SECONDS),
             )
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(scoring, 60)

@@ -37,7 +37,7 @@ from tandem.reranking.remote.endpoint import RemoteEndpoint
 from tandem.reranking.remote.remote_scorer import RemoteScorer
 from tandem.reranking.remote.shapes import Document
 from tandem.reranking.remote.stored_documents import StoredDocuments
-from tandem.stages.reranking import Candidates, Match, ScoredBatch
+from tandem.stages.reranking import Candidates, Match, ScoredBatch, ScoreQuery
 
 # The logit of an item that is gone, or that cannot be sent to the API.
 _NO_LOGIT = math.nan
@@ -102,25 +102,22 @@ class HttpReranker:
 
     async def score(
         self,
-        index_id: str,
-        fingerprint: str,
+        asked: ScoreQuery,
         queries: Sequence[Candidates | TandemError],
-        timeout_seconds: float,
-        model_version: int | None = None,
+        deadline: Deadline,
     ) -> ScoredBatch:
         """Scores each query's candidates; an input that is an error stays one.
 
-        `model_version` is the caller's, and stays as it is: the remote model has no versions. A
+        The version is the caller's, and stays as it is: the remote model has no versions. A
         query fails alone with QueryContentMissing. An item that cannot be read as a picture, or has
         the query's own modality, has no score. Raises errors of the whole call: of the store, as
         `ModelReranker.score`, and of the API, as `RemoteHttpClient.post`.
         """
         start_time = time.monotonic()
-        deadline = Deadline.after(timeout_seconds)
         remote_queries, errors = await self._remote_queries(queries)
         call = _RemoteCall(
-            index_id,
-            fingerprint,
+            asked.index_id,
+            asked.fingerprint,
             deadline,
             {each.digest: each for each in remote_queries.values()},
         )
@@ -137,7 +134,7 @@ class HttpReranker:
         return ScoredBatch(
             outcomes,
             cost,
-            model_version or FIRST_VERSION,
+            asked.model_version or FIRST_VERSION,
             self._endpoint.identity,
             FusionMethod.CROSS_ENCODER,
             read_seconds,
@@ -149,8 +146,8 @@ class HttpReranker:
         fingerprint: str,
         query: Tokens,
         candidates: Sequence[Tokens],
-        timeout_seconds: float,
-        model_version: int | None = None,
+        deadline: Deadline,
+        model_version: int = 0,
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Raises QueryContentMissing: the API reads contents, not tokens."""
         raise QueryContentMissing(why="documents that are not stored come only as tokens")

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from tandem.contract.content import Content, ImageContent, TextContent
+from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import (
     DeadlineExceeded,
@@ -24,7 +25,7 @@ from tandem.reranking.remote import stored_documents
 from tandem.reranking.remote.endpoint import RemoteShape
 from tandem.reranking.remote.pictures import data_uri
 from tandem.reranking.remote.remote_reranker import HttpReranker
-from tandem.stages.reranking import Candidates, ScoredBatch
+from tandem.stages.reranking import Candidates, ScoredBatch, ScoreQuery
 from tests.support.pictures.large_jpegs import phone_jpeg
 from tests.support.pictures.pictures import encoded, halves, noise
 from tests.support.rerank_svc.remote_api import Sabotage, probability, remote_api
@@ -53,7 +54,7 @@ def asked(content: Content | None, *item_ids: str) -> Candidates:
 async def score(
     reranker: HttpReranker, *queries: Candidates | TandemError, seconds: float = SECONDS
 ) -> ScoredBatch:
-    return await reranker.score(INDEX_ID, FINGERPRINT, queries, seconds)
+    return await reranker.score(ScoreQuery(INDEX_ID, FINGERPRINT), queries, Deadline.after(seconds))
 
 
 def relevances(scored: ScoredBatch, number: int = 0) -> list[float]:
@@ -212,7 +213,11 @@ async def test_another_models_index_is_refused(shard: RemoteShard) -> None:
     with remote_api() as api:
         async with reranker_of(api, shard) as reranker:
             with pytest.raises(ModelMismatch):
-                await reranker.score(INDEX_ID, "another", [asked(WORDS, "i-0")], SECONDS)
+                await reranker.score(
+                    ScoreQuery(INDEX_ID, "another"),
+                    [asked(WORDS, "i-0")],
+                    Deadline.after(SECONDS),
+                )
     assert not api.requests
 
 
