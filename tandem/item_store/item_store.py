@@ -111,6 +111,7 @@ class ItemStore:
 
     def __init__(self, files: StoreFiles, kept_log_count: int, kept_request_count: int) -> None:
         """Takes over the files; open() is the usual way."""
+        self.env = files.env
         self._files = files
         self._kept_log_count = kept_log_count
         self._requests = RequestLog(files, kept_request_count)
@@ -152,23 +153,20 @@ class ItemStore:
 
     def index_ids(self) -> list[str]:
         """Returns the ids of this shard's indexes, sorted."""
-        with self._files.env.read() as txn:
+        with self.env.read() as txn:
             return [
                 key.removeprefix(_INDEX_PREFIX) for key in self._files.meta_keys(txn, _INDEX_PREFIX)
             ]
 
     def index_info(self, index_id: str) -> IndexInfo:
         """Returns the index's model and dimension; raises IndexNotFound."""
-        with self._files.env.read() as txn:
+        with self.env.read() as txn:
             return self._index_info(txn, index_id)
 
     def item_ids(self, index_id: str, count: int, after: str = "") -> list[str]:
         """Returns the ids of the index's first items after that one, in byte order."""
-        with self._files.env.read() as txn:
+        with self.env.read() as txn:
             return self._item_ids(txn, index_id, count, after)
-
-    def index_fingerprint(self, index_id: str) -> str:
-        return self.index_info(index_id).fingerprint
 
     def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[ItemRecord | None]:
         """Returns the items in the order of the ids, None where an item is missing.
@@ -186,7 +184,7 @@ class ItemStore:
         """
         items: list[ItemRecord | None] = []
         left_bytes = max_bytes
-        with self._files.env.read() as txn:
+        with self.env.read() as txn:
             self._index_info(txn, index_id)
             for item_id in item_ids:
                 key = item_key(index_id, item_id)
@@ -242,7 +240,7 @@ class ItemStore:
 
     def sequence(self) -> int:
         """Returns the number of changes so far, which is where the change log stands."""
-        with self._files.env.read() as txn:
+        with self.env.read() as txn:
             return self._sequence(txn)
 
     def changes_since(self, sequence: int) -> Iterator[Change] | None:
@@ -251,40 +249,11 @@ class ItemStore:
         None where they are no longer all kept, or where the store never reached it. Raises
         ItemCorrupt while iterating, where the log is damaged.
         """
-        with self._files.env.read() as txn:
+        with self.env.read() as txn:
             newest, first = self._sequence(txn), first_sequence(txn, self._files.log)
         if not 0 <= sequence <= newest or (sequence < newest and (first or 0) > sequence + 1):
             return None
         return self._changes(sequence + 1)
-
-    def used_bytes(self) -> int:
-        """Returns how much of the map was ever used; pages freed since are used again first."""
-        return self._files.env.used_bytes()
-
-    def map_bytes(self) -> int:
-        return self._files.env.map_bytes()
-
-    def free_bytes(self) -> int:
-        return self._files.env.free_bytes()
-
-    def commit_age_seconds(self) -> float | None:
-        """Returns how long ago this process wrote last; None where it has not yet."""
-        return self._files.env.commit_age_seconds()
-
-    def oldest_reader_age_seconds(self) -> float:
-        """Returns at least how long some reader has kept freed pages from being used again.
-
-        For the process that writes; readers of others count too.
-        """
-        return self._files.env.oldest_reader_age_seconds()
-
-    def had_little_room(self) -> bool:
-        """Returns whether the disk was nearly full at the last commit, which explains a fault."""
-        return self._files.env.had_little_room()
-
-    def check_readers(self) -> None:
-        """Frees the slots of readers that were killed inside a transaction."""
-        self._files.env.check_readers()
 
     def reopen(self) -> None:
         """Closes, checks and reopens the files, as is necessary after one of DISK_FAULTS.
@@ -293,7 +262,7 @@ class ItemStore:
         succeeds.
         """
         try:
-            self._files.env.reopen(self._check_sound)
+            self.env.reopen(self._check_sound)
         except StoreRefused as error:
             raise ServiceUnavailable(service="index", why=str(error)) from error
 
@@ -314,15 +283,15 @@ class ItemStore:
         any other fault of the disk: its contents are then unknown, and reopen() must come next.
         """
         try:
-            with self._files.env.write() as txn:
+            with self.env.write() as txn:
                 outcomes = [self._apply_one(txn, write) for write in writes]
                 if any(isinstance(write, Upsert) for write in writes):
                     self._check_reserve(txn)
                 return outcomes
         except lmdb.Error as error:
-            if not self._files.env.is_full(error):
+            if not self.env.is_full(error):
                 raise
-            if isinstance(error, lmdb.MapFullError) and self._files.env.grow():
+            if isinstance(error, lmdb.MapFullError) and self.env.grow():
                 return self.apply(writes)
             if len(writes) == 1:
                 return [StoreFull(why=str(error))]
@@ -335,11 +304,11 @@ class ItemStore:
         nothing could be deleted. LMDB does not report how many pages are free, so this takes them
         in a nested transaction and aborts that.
         """
-        map_bytes = self._files.env.map_bytes()
-        if self.used_bytes() < map_bytes // 2:  # the usual case
+        map_bytes = self.env.map_bytes()
+        if self.env.used_bytes() < map_bytes // 2:  # the usual case
             return
         reserve_bytes = min(_RESERVE_BYTES, map_bytes // 4)
-        with self._files.env.rehearse(txn) as rehearsal:
+        with self.env.rehearse(txn) as rehearsal:
             for number in range(reserve_bytes // 4096):
                 rehearsal.put(b"reserve/%d" % number, _PAGEFUL, db=self._files.meta)
 
@@ -432,7 +401,7 @@ class ItemStore:
 
     def _changes(self, start: int) -> Iterator[Change]:
         while True:
-            with self._files.env.read() as txn:
+            with self.env.read() as txn:
                 changes = read_changes(txn, self._files.log, start, _SCAN_COUNT)
             if not changes:
                 return
@@ -453,7 +422,7 @@ class ItemStore:
         """Reads a batch from a key on; returns it and the next key, None at the end."""
         batch: list[_T] = []
         left_bytes = _SCAN_BYTES
-        with self._files.env.read() as txn, txn.cursor(self._files.items) as cursor:
+        with self.env.read() as txn, txn.cursor(self._files.items) as cursor:
             found = cursor.set_range(start)
             while found and (key := bytes(cursor.key())).startswith(prefix):
                 if len(batch) == _SCAN_COUNT or left_bytes <= 0:
@@ -465,7 +434,7 @@ class ItemStore:
         return batch, None
 
     def _read(self, index_id: str, item_ids: Sequence[str], parse: _Parse[_T]) -> list[_T | None]:
-        with self._files.env.read() as txn:
+        with self.env.read() as txn:
             self._index_info(txn, index_id)
             parts: list[_T | None] = []
             for item_id in item_ids:

@@ -86,7 +86,7 @@ class CandidateReader:
     def _checked(self, index_id: str, fingerprint: str) -> ItemStore:
         if self._store is None:
             raise ServiceUnavailable(service="rerank", why="its item store is not open yet")
-        stored = self._store.index_fingerprint(index_id)
+        stored = self._store.index_info(index_id).fingerprint
         for other in (fingerprint, self._fingerprint):
             if other != stored:
                 raise ModelMismatch(request=other, index=stored)

@@ -128,7 +128,7 @@ class StoredShard:
         self._writer: GroupCommit[ItemWrite, Committed] = GroupCommit(
             self._commit,
             max_wait_seconds=settings.commit_wait_seconds,
-            idle=store.check_readers,
+            idle=store.env.check_readers,
             recover=self._recover,
             recoverable=DISK_FAULTS,
             refusal=self._refusal,
@@ -143,7 +143,7 @@ class StoredShard:
         if self._is_loaded:
             return
         sequence = self._store.sequence()
-        is_checked_first = self._store.used_bytes() <= self._settings.checked_at_load_bytes
+        is_checked_first = self._store.env.used_bytes() <= self._settings.checked_at_load_bytes
         unchecked: dict[str, SearchableIndex] = {}
         for index_id in self._store.index_ids():
             loaded = load_index(
@@ -304,12 +304,12 @@ class StoredShard:
     def fingerprint(self, index_id: str) -> str:
         """Returns the fingerprint of the index's model; raises IndexNotFound."""
         self._check_loaded()
-        return self._store.index_fingerprint(index_id)
+        return self._store.index_info(index_id).fingerprint
 
     def used_bytes(self) -> int:
         """Returns how much of the store's map has ever been used; 0 once it is closed."""
         try:
-            return self._store.used_bytes()
+            return self._store.env.used_bytes()
         except _STORE_CLOSED:
             return 0
 
@@ -317,10 +317,10 @@ class StoredShard:
         """Returns the gauges for a Prometheus scrape, without waiting; safe from any thread."""
         try:
             return ShardState(
-                oldest_reader_age_seconds=self._store.oldest_reader_age_seconds(),
-                commit_age_seconds=self._store.commit_age_seconds(),
-                store_limit_bytes=self._store.map_bytes(),
-                disk_free_bytes=self._store.free_bytes(),
+                oldest_reader_age_seconds=self._store.env.oldest_reader_age_seconds(),
+                commit_age_seconds=self._store.env.commit_age_seconds(),
+                store_limit_bytes=self._store.env.map_bytes(),
+                disk_free_bytes=self._store.env.free_bytes(),
                 snapshot_age_seconds=self.maintenance.snapshots.age_seconds(),
                 unsaved_change_count=self.maintenance.snapshots.unsaved_change_count(self._indexes),
                 queued_write_count=self._writer.queued_count,
@@ -385,7 +385,7 @@ class StoredShard:
 
         LMDB reports a full disk as EIO too, and a failed snapshot may have freed space since.
         """
-        if self._store.had_little_room():
+        if self._store.env.had_little_room():
             return StoreFull(why=why)
         return ServiceUnavailable(service="index", why=why)
 
@@ -440,4 +440,4 @@ class StoredShard:
         for modality in Modality:
             count = sum(index.item_count(modality) for index in self._indexes.values())
             ITEMS.labels(self._label, modality.value).set(count)
-        STORE_USED_BYTES.labels(self._label).set(self._store.used_bytes())
+        STORE_USED_BYTES.labels(self._label).set(self._store.env.used_bytes())

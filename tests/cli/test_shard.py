@@ -70,7 +70,7 @@ def test_a_store_can_be_grown(path: Path) -> None:
     assert "INDEX_STORE_MAP_BYTES" in output  # whose default is in force
 
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
-    assert store.map_bytes() == 2 << 30
+    assert store.env.map_bytes() == 2 << 30
     store.close()
 
 
@@ -83,6 +83,6 @@ def test_an_unset_limit_does_not_limit(path: Path, content: str | None) -> None:
         (path / "map_bytes").write_text(content, encoding="utf-8")
 
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
-    assert store.map_bytes() == 1 << 20
+    assert store.env.map_bytes() == 1 << 20
     store.close()
     assert run("grow", path, "65") == (0, f"{path} may grow to 65 GiB\n")

@@ -158,7 +158,7 @@ def test_an_upsert_replaces_and_a_delete_removes(store: ItemStore) -> None:
 def test_the_first_upsert_creates_an_index(store: ItemStore) -> None:
     """It keeps that fingerprint and dimension, even when emptied."""
     with pytest.raises(IndexNotFound):
-        store.index_fingerprint("scenes")
+        store.index_info("scenes")
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("a")])])
     store.apply([Delete("scenes", ["a"])])
 

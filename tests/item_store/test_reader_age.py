@@ -71,14 +71,14 @@ def test_an_open_reader_ages_with_writes(tmp_path: Path) -> None:
     store = ItemStore.open(tmp_path / "shard", 0, 1)
     try:
         store.apply([Upsert("pets", FINGERPRINT, [text_item("one")])])
-        assert store.oldest_reader_age_seconds() == 0.0
+        assert store.env.oldest_reader_age_seconds() == 0.0
         # In a process this environment may be opened once, so the reader is one of its own.
         with store._files.env.read():
-            assert store.oldest_reader_age_seconds() == 0.0
+            assert store.env.oldest_reader_age_seconds() == 0.0
             store.apply([Upsert("pets", FINGERPRINT, [text_item("two")])])
-            assert 0.0 < store.oldest_reader_age_seconds() < 5.0
-        assert store.oldest_reader_age_seconds() == 0.0
-        age_seconds = store.commit_age_seconds()
+            assert 0.0 < store.env.oldest_reader_age_seconds() < 5.0
+        assert store.env.oldest_reader_age_seconds() == 0.0
+        age_seconds = store.env.commit_age_seconds()
         assert age_seconds is not None
         assert 0.0 < age_seconds < 5.0
     finally:

@@ -74,11 +74,11 @@ def test_a_raised_limit_takes_effect_while_writing(path: Path) -> None:
 
     (outcome,) = store.apply([Upsert("scenes", FINGERPRINT, items)])
     assert isinstance(outcome, Committed)
-    assert store.map_bytes() == 8 << 20
+    assert store.env.map_bytes() == 8 << 20
     assert len(scanned(store, "scenes")) == len(stored_ids) + 256
     store.close()
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
-    assert store.map_bytes() == 8 << 20
+    assert store.env.map_bytes() == 8 << 20
     store.close()
 
 
@@ -119,7 +119,7 @@ def test_a_limit_can_be_raised_while_others_read(path: Path) -> None:
 
     assert faults == []
     assert reads[0] > 0
-    assert store.map_bytes() == 11 << 20
+    assert store.env.map_bytes() == 11 << 20
     store.close()
 
 
@@ -127,12 +127,12 @@ def test_a_reader_with_a_smaller_map_follows_the_writer(path: Path) -> None:
     ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
     reader = ItemStore.open(path, 0, 1, readonly=True, map_bytes=1 << 16)
     assert reader.index_ids() == []
-    before = reader.map_bytes()
+    before = reader.env.map_bytes()
 
     run_python(WRITER, path)
 
     assert len(scanned(reader, "scenes")) == 2000
-    assert reader.map_bytes() > before
+    assert reader.env.map_bytes() > before
     reader.close()
 
 

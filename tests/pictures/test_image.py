@@ -13,6 +13,7 @@ from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable
 from tandem.pictures.image import decode_image, decoding_bytes
 from tandem.pictures.image_rules import ImageRules
+from tests.support.pictures.hostile_images import damaged_files
 from tests.support.pictures.pictures import (
     BLACK,
     BLUE,
@@ -187,24 +188,11 @@ def test_pngs_of_damaged_chunks_are_read_or_refused_by_name() -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 def test_damaged_files_are_read_or_refused_by_name() -> None:
-    """Two thousand cut and flipped files raise our two errors and no other."""
-    chance = random.Random(7)
-    picture = noise(size=24)
-    exif = Image.Exif()
-    exif[ORIENTATION_TAG] = 6
-    files = [
-        encoded(picture, "JPEG", exif=exif),
-        encoded(picture.convert("CMYK"), "JPEG", progressive=True),
-        encoded(picture, "PNG", exif=exif),
-        encoded(picture.convert("P"), "PNG", transparency=3),
-        encoded(picture, "PNG", save_all=True, append_images=[noise(1, 24)]),
-        encoded(picture, "WEBP", exif=exif),
-        encoded(picture.convert("RGBA"), "WEBP", save_all=True, append_images=[noise(1, 24)]),
-    ]
+    """Two thousand damaged files raise our two errors and no other."""
     outcomes = {"read": 0, "refused": 0}
-    for _ in range(2_000):
+    for file in damaged_files(7, 2_000):
         try:
-            pixels = decode_image(_damaged(chance.choice(files), chance), RULES)
+            pixels = decode_image(file, RULES)
         except (ImageUnreadable, ImageTooLarge):
             outcomes["refused"] += 1
         else:
@@ -213,15 +201,6 @@ def test_damaged_files_are_read_or_refused_by_name() -> None:
 
     # Both ways were tried in earnest.
     assert min(outcomes.values()) > 200
-
-
-def _damaged(file: bytes, chance: random.Random) -> bytes:
-    damaged = bytearray(file)
-    if chance.random() < 0.2:
-        return bytes(damaged[: chance.randrange(len(damaged))])
-    for _ in range(chance.choice([1, 2, 4])):
-        damaged[chance.randrange(len(damaged))] = chance.randrange(256)
-    return bytes(damaged)
 
 
 def photo(width: int, height: int) -> Image.Image:
