@@ -2,5 +2,6 @@
 
 - json_object: a JSON file as an object with typed fields; field_settings: the same of `field=value`
 - whole_file: replaces a file atomically; tensor_file: the same for tensors
+- shared_lock: a lock that many readers share and one writer holds alone
 - private_files: new files and folders that only their owner reads
 """

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ModelOutputInvalid
-from tandem.finite import are_finite
 from tandem.repository.priority import Priority
+from tandem.stages.finite import are_finite
 
 TokenIds = NDArray[np.int32]
 ImageTokenArray = NDArray[np.float16]

@@ -14,10 +14,10 @@ import lmdb
 
 from tandem.errors import ServiceUnavailable
 from tandem.files.private_files import PRIVATE_FILE
+from tandem.files.shared_lock import SharedLock
 from tandem.files.whole_file import write_text_whole
 from tandem.item_store.reader_age import CommitTimes, reader_ids
 from tandem.item_store.refused import StoreDamaged, StoreRefused
-from tandem.shared_lock import SharedLock
 
 DEFAULT_MAP_BYTES = 64 << 30
 """Address space, not disk: the file grows with what is written."""

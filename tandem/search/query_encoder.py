@@ -35,11 +35,11 @@ from tandem.errors import (
     TextTooLong,
     TokensInvalid,
 )
+from tandem.search.calls.fan_out import fan_out
 from tandem.search.contents.item_reads import stored_encodings
-from tandem.search.fan_out import fan_out
+from tandem.search.contents.stored_contents import StoredContents
 from tandem.search.rerank.rerank import STOP_OF_ERROR
 from tandem.search.shard_map import ShardMap
-from tandem.search.stored_contents import StoredContents
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
 from tandem.stages.hit import Hit
 from tandem.stages.shard import Shard

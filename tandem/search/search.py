@@ -13,13 +13,13 @@ from tandem.contract.search.answer_names import (
 )
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.errors import CrossEncoderMissing, Uncalibrated
+from tandem.search.calls.fan_out import fan_out
 from tandem.search.calls.guarded import GuardedReranker, GuardedShard
 from tandem.search.contents.content_room import ContentRoom, Taking
 from tandem.search.contents.item_reads import fetched_items, with_contents
 from tandem.search.coverage import LastItemCounts, SearchCoverage, joined_coverage
 from tandem.search.cursors.cursor_wire import make_cursor, page_of
 from tandem.search.degradation import degradations_of
-from tandem.search.fan_out import fan_out
 from tandem.search.metrics import (
     StageLaps,
     note_degradations,

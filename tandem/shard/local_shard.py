@@ -13,11 +13,11 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
+from tandem.files.shared_lock import LockBusy
 from tandem.shard.description import index_parts, index_summaries
 from tandem.shard.metrics import STAGE_DURATION
 from tandem.shard.shard import MAX_READ_BYTES, StoredShard
 from tandem.shard.short_searches import ShortSearches
-from tandem.shared_lock import LockBusy
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours

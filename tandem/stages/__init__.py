@@ -5,7 +5,7 @@
 - `reranking`: candidates in, match scores out
 - `stage`: a stage that follows the rerank; `neighbours`: what one by neighbours asks
 - `items`: an item as a shard stores it; `item_write`: what changes a shard
-- `unit_length`: the check of embeddings
+- `unit_length`, `finite`: checks of embeddings and of any values
 
 A record is checked when it is made, so no caller of a stage can miss a check. A stage is local,
 behind a socket, or an outside engine; a search cannot tell which. Nothing here knows gRPC or torch.

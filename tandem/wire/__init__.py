@@ -30,7 +30,7 @@ from tandem.errors import (
     TokensInvalid,
     error_from_reason,
 )
-from tandem.finite import are_finite
+from tandem.stages.finite import are_finite
 from tandem.v1 import (
     content_pb2,
     encoder_service_pb2,

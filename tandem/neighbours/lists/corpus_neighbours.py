@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.finite import are_finite
 from tandem.neighbours.lists.neighbour_lists import Indices, Scores, nearest_lists
 from tandem.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.stages.finite import are_finite
 
 BE_BASE: Final = "BE"
 SHARED_COSINES: Final = "shared_cosines"

@@ -21,8 +21,8 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
+from tandem.search.calls.fan_out import fan_out
 from tandem.search.calls.guarded import GuardedReranker
-from tandem.search.fan_out import fan_out
 from tandem.search.rerank.pair_quota import PairQuota
 from tandem.search.shard_map import ShardMap
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder

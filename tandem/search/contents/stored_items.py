@@ -9,9 +9,9 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE, check_batch_size
 from tandem.errors import IndexNotFound
+from tandem.search.calls.fan_out import fan_out
 from tandem.search.contents.content_room import ContentRoom, Taking
 from tandem.search.contents.item_reads import fetched_items
-from tandem.search.fan_out import fan_out
 from tandem.search.shard_map import ShardMap
 from tandem.stages.items import FetchedItem
 from tandem.stages.shard import Shard

@@ -12,8 +12,8 @@ from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
 from tandem.contract.search.indexes import IndexPage
 from tandem.errors import IndexNotFound, InternalFault, TandemError
+from tandem.search.calls.fan_out import fan_out
 from tandem.search.coverage import MISSING_ERRORS, SearchCoverage, missing_reasons, refusal_of
-from tandem.search.fan_out import fan_out
 from tandem.stages.shard import Shard
 
 R = TypeVar("R")

@@ -9,6 +9,7 @@ from tandem.contract.index_description import ShardIndex, joined_recalls
 from tandem.contract.search.answer_names import DegradationKind
 from tandem.contract.search.indexes import IndexDescription
 from tandem.errors import IndexNotFound, InternalFault, TandemError
+from tandem.search.calls.fan_out import fan_out
 from tandem.search.coverage import (
     MISSING_ERRORS,
     LastItemCounts,
@@ -16,7 +17,6 @@ from tandem.search.coverage import (
     joined_coverage,
     refusal_of,
 )
-from tandem.search.fan_out import fan_out
 from tandem.stages.retrieval import ShardDescription
 from tandem.stages.shard import Shard
 

@@ -16,7 +16,7 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
-from tandem.search.fan_out import fan_out
+from tandem.search.calls.fan_out import fan_out
 from tandem.search.metrics import timed_stage
 from tandem.search.shard_map import ShardMap
 from tandem.search.writes.write_id import refused_by_name, shard_request_id

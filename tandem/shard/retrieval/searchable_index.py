@@ -13,6 +13,7 @@ import numpy as np
 from tandem.contract.content import Modality
 from tandem.contract.search_path import KeywordState
 from tandem.errors import EmbeddingInvalid, ModelMismatch
+from tandem.files.shared_lock import SharedLock
 from tandem.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.shard.keywords.item_text import ItemText, item_text
 from tandem.shard.retrieval.arrays import F32, I64, Mask
@@ -20,7 +21,6 @@ from tandem.shard.retrieval.embedding_rows import EmbeddingRows
 from tandem.shard.retrieval.exact_scan import compare_rows
 from tandem.shard.retrieval.modality_index import ModalityIndex
 from tandem.shard.retrieval.neighbourhood import neighbourhood
-from tandem.shared_lock import SharedLock
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import Found, KeywordFound

@@ -1,9 +1,9 @@
-"""tandem.finite: NaN and infinity are found, whatever the values are kept as."""
+"""tandem.stages.finite: NaN and infinity are found, whatever the values are kept as."""
 
 import numpy as np
 import pytest
 
-from tandem.finite import are_finite
+from tandem.stages.finite import are_finite
 
 EVERY_FLOAT16 = np.arange(2**16, dtype=np.uint16).view(np.float16)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tandem.search.fan_out import fan_out
+from tandem.search.calls.fan_out import fan_out
 
 
 async def test_results_have_the_order_of_the_calls() -> None:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tandem.shared_lock import LockBusy, SharedLock
+from tandem.files.shared_lock import LockBusy, SharedLock
 
 
 def test_sharers_hold_it_together() -> None:
