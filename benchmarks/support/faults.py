@@ -108,8 +108,8 @@ FAULTS: Final = tuple(
         ),
         (
             "a write tried again",
-            "UpsertItemsResponse = await self._dependency.call_once(",
-            "UpsertItemsResponse = await self._dependency.call(",
+            "self._guard.call_once(partial(self._shard.write, write), deadline)",
+            "self._guard.call(partial(self._shard.write, write), deadline)",
             f"shard_contract|ingest|write_id|{_CALLS}|shard_processes|startup|removal|servicer|consistency",
         ),
         (
@@ -162,7 +162,7 @@ FAULTS: Final = tuple(
         ),
         (
             "scores that are no numbers",
-            "math.isfinite(score.match_logit) and 0.0 <=",
+            "math.isfinite(match.logit) and 0.0 <=",
             "0.0 <=",
             f"reranker_contract|{_RERANK}|several_answers|servicer|{_CALLS}|{_SEARCH}",
         ),
@@ -219,9 +219,9 @@ FAULTS: Final = tuple(
         ("a caller with every place", "held + more <= most / 2", "held + more <= most", _PLACES),
         (
             "a write that a client tries again",
-            "response = self._call( self._connection.current().search.RemoveIndex, request, "
+            "response = await self._call( self._connection.current().search.RemoveIndex, request, "
             "is_repeatable=False",
-            "response = self._call(self._connection.current().search.RemoveIndex, request, "
+            "response = await self._call(self._connection.current().search.RemoveIndex, request, "
             "is_repeatable=True",
             f"{_CLIENT}|remov|replicas|server|engine|search_calls",
         ),
