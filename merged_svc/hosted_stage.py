@@ -28,7 +28,7 @@ _RPC_OF = {
     "describe_index": "DescribeShardIndex",
     "list_indexes": "ListShardIndexes",
     "score": "ScoreCandidates",
-    "score_tokens": "ScoreTokens",
+    "score_given": "ScoreTokens",
     "score_graph": "ScoreGraph",
 }
 """The method that another process would call; a write is named after what it writes."""

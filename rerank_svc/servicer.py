@@ -13,11 +13,11 @@ from tandem.wire.neighbours import graph_from_proto, graph_scores_to_proto
 from tandem.wire.reranking import (
     batch_from_proto,
     candidates_from_proto,
+    given_from_proto,
+    given_scores_to_proto,
     query_from_proto,
     score_batch_to_proto,
     scores_to_proto,
-    token_scores_to_proto,
-    tokens_of_request,
 )
 
 
@@ -48,15 +48,10 @@ class RerankServicer(RerankServiceServicer):
         self, request: pb.ScoreTokensRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreTokensResponse:
         """Scores candidates by their tokens."""
-        query, candidates = await converted(lambda: tokens_of_request(request))
-        matches, scored = await self._reranker.score_tokens(
-            request.model_fingerprint,
-            query,
-            candidates,
-            self._deadline(context),
-            request.model_version,
+        given = await converted(lambda: given_from_proto(request))
+        return given_scores_to_proto(
+            *await self._reranker.score_given(given, self._deadline(context))
         )
-        return token_scores_to_proto(matches, scored)
 
     async def ScoreGraph(
         self, request: pb.ScoreGraphRequest, context: grpc.aio.ServicerContext

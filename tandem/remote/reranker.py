@@ -6,13 +6,19 @@ from typing import TypeVar
 import grpc
 
 from tandem.chassis.calls.channels import call
-from tandem.contract.content import Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import ModelDescription
 from tandem.errors import QueryContentMissing
 from tandem.remote.model import described_model
 from tandem.stages.neighbours import Graph, GraphScores
-from tandem.stages.reranking import Candidates, Match, Reranker, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import (
+    Candidates,
+    GivenCandidates,
+    Match,
+    Reranker,
+    ScoredBatch,
+    ScoreQuery,
+)
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
@@ -20,10 +26,10 @@ from tandem.wire.neighbours import graph_scores_from_proto, graph_to_proto
 from tandem.wire.reranking import (
     batch_to_proto,
     candidates_to_proto,
+    given_scores_from_proto,
+    given_to_proto,
     score_batch_from_proto,
     scores_from_proto,
-    token_scores_from_proto,
-    tokens_to_request,
 )
 
 Response = TypeVar("Response")
@@ -82,20 +88,14 @@ class RemoteReranker(Reranker):
         )
         return score_batch_from_proto(response, requests, self._name)
 
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        deadline: Deadline,
-        model_version: int = 0,
+    async def score_given(
+        self, given: GivenCandidates, deadline: Deadline
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Returns the scores of candidates that are not stored."""
-        request = tokens_to_request(fingerprint, query, candidates, model_version)
         response: pb.ScoreTokensResponse = await self._call(
-            self._stub.ScoreTokens, request, deadline
+            self._stub.ScoreTokens, given_to_proto(given), deadline
         )
-        return token_scores_from_proto(response, len(candidates), self._name)
+        return given_scores_from_proto(response, len(given.candidates), self._name)
 
     async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
         """Returns the scores of the graph's items."""

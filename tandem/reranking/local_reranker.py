@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tandem.contract.content import Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import (
-    MAX_CONTENT_COUNT,
     MAX_PAIR_COUNT,
     MAX_SCORE_QUERY_COUNT,
     check_batch_size,
@@ -20,7 +18,14 @@ from tandem.reranking.metrics import observe_stage
 from tandem.reranking.neighbour_scorer import NeighbourScorer
 from tandem.reranking.reranker import ModelReranker
 from tandem.stages.neighbours import Graph, GraphScores
-from tandem.stages.reranking import Candidates, Match, Reranker, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import (
+    Candidates,
+    GivenCandidates,
+    Match,
+    Reranker,
+    ScoredBatch,
+    ScoreQuery,
+)
 
 if TYPE_CHECKING:  # it needs an HTTP client, an extra
     from tandem.reranking.remote.remote_reranker import HttpReranker
@@ -57,20 +62,12 @@ class LocalReranker(Reranker):
         observe_stage("inference", scored.inference_seconds)
         return scored
 
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        deadline: Deadline,
-        model_version: int = 0,
+    async def score_given(
+        self, given: GivenCandidates, deadline: Deadline
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Returns the scores of candidates that are not stored."""
-        check_batch_size("candidates", len(candidates), MAX_CONTENT_COUNT)
         async with deadline.kept("the call of ScoreTokens"):
-            matches, scored = await self._scorer.score_tokens(
-                fingerprint, query, candidates, deadline, model_version
-            )
+            matches, scored = await self._scorer.score_given(given, deadline)
         observe_stage("inference", scored.inference_seconds)
         return matches, scored
 

@@ -30,7 +30,7 @@ from tandem.reranking.match_logit_cache import PairKey, make_cache, query_digest
 from tandem.reranking.metrics import count_cost
 from tandem.reranking.pair import Pair, QueryPairs
 from tandem.reranking.picture_tokens import PictureKey, PictureTokens
-from tandem.stages.reranking import Candidates, Match, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import Candidates, GivenCandidates, Match, ScoredBatch, ScoreQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,13 +150,8 @@ class ModelReranker:
             time.monotonic() - read_time,
         )
 
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        deadline: Deadline,
-        model_version: int = 0,
+    async def score_given(
+        self, given: GivenCandidates, deadline: Deadline
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Scores candidates that are not stored, without the cache.
 
@@ -167,12 +162,12 @@ class ModelReranker:
         manifest = self._model.manifest
         if not manifest.has_pairs:
             raise CrossEncoderMissing(what="a rerank")
-        if fingerprint != manifest.fingerprint:
-            raise ModelMismatch(request=fingerprint, index=manifest.fingerprint)
-        model = self._model.at(model_version or self._serving_version())
+        if given.fingerprint != manifest.fingerprint:
+            raise ModelMismatch(request=given.fingerprint, index=manifest.fingerprint)
+        model = self._model.at(given.model_version or self._serving_version())
         calibration = self._calibration_of(model.version)
-        own_pairs = QueryPairs(query, manifest)
-        pairs = [own_pairs.pair(each) for each in candidates]
+        own_pairs = QueryPairs(given.query, manifest)
+        pairs = [own_pairs.pair(each) for each in given.candidates]
         inferred = await model.match_logits(
             [pair.text.ids for pair in pairs],
             [pair.image.values for pair in pairs],

@@ -11,7 +11,7 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost
-from tandem.contract.limits import MAX_RERANK_K, check_batch_size
+from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K, check_batch_size
 from tandem.contract.model_description import ModelDescription, ProbabilityCalibration, relevance
 from tandem.errors import TandemError
 from tandem.stages.neighbours import Graph, GraphScores
@@ -76,6 +76,24 @@ class Candidates:
             check_item_id(item_id)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenCandidates:
+    """Pairs a query's tokens with those of candidates that are not stored.
+
+    Raises BatchSizeOutOfRange.
+    """
+
+    fingerprint: str
+    """Of the model that made the tokens."""
+    query: Tokens
+    candidates: Sequence[Tokens]
+    model_version: int = 0
+    """0 leaves the choice to the service."""
+
+    def __post_init__(self) -> None:
+        check_batch_size("candidates", len(self.candidates), MAX_CONTENT_COUNT)
+
+
 Matches: TypeAlias = Mapping[str, Match]
 """One query's scores by item id, without the items that no longer exist."""
 
@@ -119,15 +137,10 @@ class Reranker(Protocol):
         """
         ...
 
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        deadline: Deadline,
-        model_version: int = 0,
+    async def score_given(
+        self, given: GivenCandidates, deadline: Deadline
     ) -> tuple[Sequence[Match], ScoredBatch]:
-        """Returns the scores of candidates that are not stored, and a batch of none with the cost.
+        """Returns the candidates' scores, and a batch of none with the cost.
 
         Raises as `score` does, TokensInvalid, and QueryContentMissing of a model that reads no
         tokens.

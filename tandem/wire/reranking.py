@@ -3,10 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tandem.contract.content import Tokens
 from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
 from tandem.errors import ModelOutputInvalid, TandemError
-from tandem.stages.reranking import Candidates, Match, Matches, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import (
+    Candidates,
+    GivenCandidates,
+    Match,
+    Matches,
+    ScoredBatch,
+    ScoreQuery,
+)
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.wire import (
     content_from_proto,
@@ -120,25 +126,27 @@ def score_batch_from_proto(
     )
 
 
-def tokens_to_request(
-    fingerprint: str, query: Tokens, candidates: Iterable[Tokens], model_version: int
-) -> pb.ScoreTokensRequest:
+def given_to_proto(given: GivenCandidates) -> pb.ScoreTokensRequest:
     """Returns the request for the scores of candidates that are not stored."""
     return pb.ScoreTokensRequest(
-        query=tokens_to_proto(query),
-        model_fingerprint=fingerprint,
-        candidates=map(tokens_to_proto, candidates),
-        model_version=model_version,
+        query=tokens_to_proto(given.query),
+        model_fingerprint=given.fingerprint,
+        candidates=map(tokens_to_proto, given.candidates),
+        model_version=given.model_version,
     )
 
 
-def tokens_of_request(request: pb.ScoreTokensRequest) -> tuple[Tokens, list[Tokens]]:
-    """Returns the tokens of the query and of the candidates; raises TokensInvalid."""
-    query = tokens_from_proto(request.query, may_be_empty=True)
-    return query, [tokens_from_proto(each, may_be_empty=True) for each in request.candidates]
+def given_from_proto(request: pb.ScoreTokensRequest) -> GivenCandidates:
+    """Returns the candidates; raises TokensInvalid, and what GivenCandidates raises."""
+    return GivenCandidates(
+        request.model_fingerprint,
+        tokens_from_proto(request.query, may_be_empty=True),
+        [tokens_from_proto(each, may_be_empty=True) for each in request.candidates],
+        request.model_version,
+    )
 
 
-def token_scores_to_proto(matches: Iterable[Match], scored: ScoredBatch) -> pb.ScoreTokensResponse:
+def given_scores_to_proto(matches: Iterable[Match], scored: ScoredBatch) -> pb.ScoreTokensResponse:
     """Returns the response with the scores of candidates that are not stored."""
     return pb.ScoreTokensResponse(
         scores=map(_match_to_proto, matches),
@@ -149,7 +157,7 @@ def token_scores_to_proto(matches: Iterable[Match], scored: ScoredBatch) -> pb.S
     )
 
 
-def token_scores_from_proto(
+def given_scores_from_proto(
     response: pb.ScoreTokensResponse, count: int, service: str
 ) -> tuple[Sequence[Match], ScoredBatch]:
     """Returns that many scores and a batch of none with the cost; raises ModelOutputInvalid."""

@@ -21,7 +21,7 @@ from tandem.remote.reranker import RemoteReranker
 from tandem.repository.manifest import Manifest
 from tandem.reranking.local_reranker import LocalReranker
 from tandem.reranking.reranker import ModelReranker
-from tandem.stages.reranking import Candidates, Matches, Reranker, ScoreQuery
+from tandem.stages.reranking import Candidates, GivenCandidates, Matches, Reranker, ScoreQuery
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 from tests.support.chassis.served import served
 from tests.support.rerank_svc.served_reranker import (
@@ -138,13 +138,15 @@ async def test_tokens_score_as_the_item_that_has_them(
     stored = await scores(reranker, query, [f"i-{seed}" for seed in seeds])
     given = [image_tokens(seed, tiny_manifest) for seed in seeds]
 
-    matches, scored = await reranker.score_tokens(query.fingerprint, QUERY, given, soon())
+    matches, scored = await reranker.score_given(
+        GivenCandidates(query.fingerprint, QUERY, given), soon()
+    )
 
     np.testing.assert_allclose([each.logit for each in matches], logits(stored), atol=1e-4)
     assert scored.reranker == tiny_manifest.fingerprint
     assert scored.cost.pair_count == 3
     with pytest.raises(errors.ModelMismatch):
-        await reranker.score_tokens("another", QUERY, given, soon())
+        await reranker.score_given(GivenCandidates("another", QUERY, given), soon())
 
 
 async def test_each_request_of_a_batch_is_scored_as_if_it_were_alone(

@@ -16,7 +16,6 @@ from tandem.contract.content import (
     ImageContent,
     Modality,
     TextContent,
-    Tokens,
 )
 from tandem.contract.deadline import Deadline
 from tandem.contract.fusion_method import FusionMethod
@@ -37,7 +36,7 @@ from tandem.reranking.remote.endpoint import RemoteEndpoint
 from tandem.reranking.remote.remote_scorer import RemoteScorer
 from tandem.reranking.remote.shapes import Document
 from tandem.reranking.remote.stored_documents import StoredDocuments
-from tandem.stages.reranking import Candidates, Match, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import Candidates, GivenCandidates, Match, ScoredBatch, ScoreQuery
 
 # The logit of an item that is gone, or that cannot be sent to the API.
 _NO_LOGIT = math.nan
@@ -141,13 +140,8 @@ class HttpReranker:
             seconds - read_seconds,
         )
 
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        deadline: Deadline,
-        model_version: int = 0,
+    async def score_given(
+        self, given: GivenCandidates, deadline: Deadline
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Raises QueryContentMissing: the API reads contents, not tokens."""
         raise QueryContentMissing(why="documents that are not stored come only as tokens")

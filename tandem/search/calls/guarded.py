@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from tandem.contract.content import Content, Tokens, TruncationPolicy
+from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.model_description import ModelDescription
@@ -16,7 +16,14 @@ from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import Graph, GraphScores, ShardNeighbourQuery, ShardNeighbours
-from tandem.stages.reranking import Candidates, Match, Reranker, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import (
+    Candidates,
+    GivenCandidates,
+    Match,
+    Reranker,
+    ScoredBatch,
+    ScoreQuery,
+)
 from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard import Shard
 from tandem.stages.shard_answer import ShardAnswer
@@ -166,20 +173,13 @@ class GuardedReranker(Reranker):
 
         return await self._guard.call(scored, deadline)
 
-    async def score_tokens(
-        self,
-        fingerprint: str,
-        query: Tokens,
-        candidates: Sequence[Tokens],
-        deadline: Deadline,
-        model_version: int = 0,
+    async def score_given(
+        self, given: GivenCandidates, deadline: Deadline
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Returns the scores of candidates that are not stored."""
 
         async def scored(end: Deadline) -> tuple[Sequence[Match], ScoredBatch]:
-            matches, batch = await self._reranker.score_tokens(
-                fingerprint, query, candidates, end, model_version
-            )
+            matches, batch = await self._reranker.score_given(given, end)
             self._check(matches)
             return matches, batch
 

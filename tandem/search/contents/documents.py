@@ -26,7 +26,7 @@ from tandem.search.calls.guarded import GuardedReranker
 from tandem.search.rerank.pair_quota import PairQuota
 from tandem.search.shard_map import ShardMap
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
-from tandem.stages.reranking import Candidates, Match, ScoredBatch, ScoreQuery
+from tandem.stages.reranking import Candidates, GivenCandidates, Match, ScoredBatch, ScoreQuery
 
 # In one call to rerank_svc: tokens of an image have up to 900 kB.
 _TOKENS_COUNT = 32
@@ -152,9 +152,8 @@ class DocumentScorer:
         scorer = next((each for each in self._scorers if not each.is_refusing), self._scorers[0])
         for numbers in _parts(list(encodings)):
             tokens = [encodings[number].tokens for number in numbers]
-            found, call = await scorer.score_tokens(
-                made.fingerprint, query, tokens, deadline, made.model_version
-            )
+            given = GivenCandidates(made.fingerprint, query, tokens, made.model_version)
+            found, call = await scorer.score_given(given, deadline)
             matches |= dict(zip(numbers, found, strict=True))
             calls.append(call)
         return matches, calls
