@@ -30,7 +30,7 @@ from tandem.client.access import Access
 from tandem.client.async_client import AsyncClient
 from tandem.client.calls.retries import NO_RETRIES, RetryPolicy
 from tandem.client.client import Client
-from tandem.client.ingest.progress import IngestProgress
+from tandem.client.ingest.rounds import IngestProgress
 from tandem.client.item import Item, NewContent, NewItem
 from tandem.client.query import NewDocument, Query, QueryPart, Search
 from tandem.contract.content import (

@@ -92,10 +92,6 @@ class Access:
         """Returns the metadata of each call."""
         return (("authorization", f"Bearer {self.token}"),) if self.token is not None else ()
 
-    def check_address(self, address: str) -> None:
-        """Raises AddressInvalid, a ValueError, unless it is a host:port."""
-        Address.parse(address)
-
     def open_channel(
         self, address: str, options: Sequence[tuple[str, int | str]] = CHANNEL_OPTIONS
     ) -> grpc.Channel:

@@ -12,8 +12,7 @@ from tandem.client.calls.async_remote import AsyncRemote
 from tandem.client.calls.async_transport import AsyncTransport
 from tandem.client.calls.retries import DEFAULT_RETRIES, RetryPolicy
 from tandem.client.ingest.batches import IngestBatches
-from tandem.client.ingest.progress import IngestProgress, ProgressCounter
-from tandem.client.ingest.rounds import IngestRounds
+from tandem.client.ingest.rounds import IngestProgress, IngestRounds, ProgressCounter
 from tandem.client.item import NewContent, NewItem
 from tandem.client.query import (
     NewDocument,

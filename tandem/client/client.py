@@ -15,8 +15,7 @@ from tandem.client.calls.remote import Remote
 from tandem.client.calls.retries import DEFAULT_RETRIES, RetryPolicy
 from tandem.client.calls.transport import Transport
 from tandem.client.ingest.batches import IngestBatches
-from tandem.client.ingest.progress import IngestProgress, ProgressCounter
-from tandem.client.ingest.rounds import IngestRounds
+from tandem.client.ingest.rounds import IngestProgress, IngestRounds, ProgressCounter
 from tandem.client.item import NewContent, NewItem
 from tandem.client.query import (
     NewDocument,

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
-from tandem.cli.ingest.own_index import index_of
+from tandem.cli.corpora.corpora import index_of
 from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.contract.identifiers import check_index_id

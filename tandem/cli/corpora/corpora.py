@@ -1,5 +1,7 @@
 """Opens corpora by their names on the command line."""
 
+import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,6 +31,7 @@ CORPUS_HELP: Final = (
     "to it), folder:PATH, list:PATH, multi30k:PATH, webdataset:PATH or parquet:PATH"
 )
 
+_MAX_INDEX_LENGTH = 63
 ON_ERROR = Annotated[
     OnError,
     typer.Option(help="what to do with an unreadable record: stop, or skip it and count it"),
@@ -113,6 +116,20 @@ def corpus_place(name: str) -> tuple[str, Path]:
         return kind, user_path(path).resolve()
     given = user_path(name)
     return "folder" if name and _is(given, Path.is_dir) else "", given.resolve()
+
+
+def index_of(corpus: str) -> str:
+    """Returns the index that a corpus is stored in by default.
+
+    That is its name for scenes and emoji; for a path, the name of the folder, in the letters that
+    an index id may have, and "pictures" if none is left.
+    """
+    if corpus in ("scenes", "emoji"):
+        return corpus
+    _, path = corpus_place(corpus)
+    folder = path if path.is_dir() else path.parent
+    letters = unicodedata.normalize("NFKD", folder.name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9_]+", "-", letters)[:_MAX_INDEX_LENGTH].strip("-_") or "pictures"
 
 
 def _is(path: Path, kind: Callable[[Path], bool]) -> bool:

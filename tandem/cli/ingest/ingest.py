@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from tandem.cli.command_line import report_if_interrupted
-from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus
+from tandem.cli.corpora.corpora import CORPUS_HELP, index_of, open_corpus
 from tandem.cli.corpora.detector_files import (
     SentRecord,
     open_detector_files,
@@ -20,7 +20,6 @@ from tandem.cli.corpora.detector_files import (
     with_regions,
 )
 from tandem.cli.ingest.demo_note import say_if_demo_serves
-from tandem.cli.ingest.own_index import index_of
 from tandem.cli.options import ADDRESS, with_options
 from tandem.cli.refusals import described
 from tandem.cli.terminal.console import errors, one_line, out

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from tandem.cli.ingest.demo_note import say_if_demo
@@ -55,7 +54,7 @@ class SearchOutput:
             self._files.save(result.items)
         if self._as_json:
             self._tell_lacks(result, why_empty)
-            answer = self._of(result)
+            answer = _result_json(result, self._files)
             self._answers.append({"query": query, **answer, "why_empty": list(why_empty)})
             return
         if heading:
@@ -70,7 +69,7 @@ class SearchOutput:
             self._files.save(result.items)
         if self._as_json:
             self._tell_lacks(result, ())
-            last, page = self._answers[-1], self._of(result)
+            last, page = self._answers[-1], _result_json(result, self._files)
             last["items"] += page["items"]
             last["next_cursor"] = page["next_cursor"]
         else:
@@ -107,9 +106,6 @@ class SearchOutput:
     def _print(self, result: SearchResult) -> None:
         print_result(result, attributes_shown=self._attributes_shown, paths_shown=self._paths_shown)
 
-    def _of(self, result: SearchResult) -> dict[str, Any]:
-        return _result_json(result, {} if self._files is None else self._files.paths)
-
     def _tell_lacks(self, result: SearchResult, why_empty: Sequence[str]) -> None:
         for warning in warnings(result):
             errors.print(f"warning: {warning}")
@@ -117,14 +113,14 @@ class SearchOutput:
             errors.print(f"nothing found: {line}")
 
 
-def _result_json(result: SearchResult, files: Mapping[str, Path]) -> dict[str, Any]:
+def _result_json(result: SearchResult, files: FoundFiles | None) -> dict[str, Any]:
     """Returns an answer with the SDK's names; a saved item has its path under "file".
 
     Bytes are base64, and left out for saved items. Numbers that are not finite are null.
     """
     answer: dict[str, Any] = plain(result)
     for item in answer["items"]:
-        if (path := files.get(item["item_id"])) is not None:
+        if files is not None and (path := files.paths.get(item["item_id"])) is not None:
             item["file"] = str(path)
             if item["content"] is not None:
                 item["content"].pop("image_base64", None)

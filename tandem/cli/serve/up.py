@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tandem.child_processes.keeper import ProcessFailed
-from tandem.cli.corpora.corpora import CORPUS_HELP
+from tandem.cli.corpora.corpora import CORPUS_HELP, index_of
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.ingest.demo_note import say_if_demo
-from tandem.cli.ingest.own_index import index_of
 from tandem.cli.options import DEFAULT_ADDRESS, DEFAULT_REPOSITORY, with_options
 from tandem.cli.serve.one_process import check_one_process, http_line, serve_one_process
 from tandem.cli.serve.service_settings import GivenSettings, given_settings

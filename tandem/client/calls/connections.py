@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import grpc
 
 from tandem.client.access import Access
+from tandem.contract.address import Address
 from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
@@ -51,7 +52,7 @@ class AsyncConnection:
     """The connections of an `AsyncClient`: gRPC binds each to the loop that opened it."""
 
     def __init__(self, access: Access, address: str) -> None:
-        access.check_address(address)
+        Address.parse(address)  # Or a ValueError would come with the first call.
         self._access = access
         self._address = address
         self._by_loop: dict[asyncio.AbstractEventLoop, _LoopConnection] = {}

@@ -1,6 +1,5 @@
 """Sends the items of an ingest.
 
-batches   what is sent together, and its outcomes
-rounds    items that a busy server refused, again
-progress  how far an ingest is
+batches  what is sent together, and its outcomes
+rounds   items that a busy server refused, again; how far an ingest is
 """
