@@ -114,6 +114,9 @@ def test_the_text_encoder_has_its_own_rate_and_can_be_frozen(tmp_path: Path) -> 
     groups = recipe_groups(encoder, recipe)
     rates = {id(p): group["lr"] for group in groups for p in group["params"]}  # type: ignore[attr-defined]
 
+    for group in groups:  # matrices decay, biases and norms do not
+        is_matrix = {each.ndim >= 2 for each in group["params"]}  # type: ignore[attr-defined]
+        assert is_matrix == {group["weight_decay"] == recipe.weight_decay > 0}
     assert {rates[id(p)] for p in encoder.text.tower.parameters()} == {0.25}
     assert {rates[id(p)] for p in encoder.image.parameters()} == {0.5}
     assert rates[id(encoder.log_scale)] == rates[id(encoder.text.project.weight)] == 0.5
