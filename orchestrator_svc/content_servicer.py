@@ -8,8 +8,8 @@ import grpc
 
 from orchestrator_svc.call_deadline import CallDeadline
 from tandem.chassis.process.side_thread import converted
-from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.contract.content import Encoding
+from tandem.contract.filtering.attribute_wire import attributes_to_proto
 from tandem.contract.inference_cost import cost_to_proto
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT, check_batch_size
 from tandem.contract.search.answer_wire import (

@@ -23,7 +23,7 @@ from gateway_svc.openapi import (
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.url_parameters import PAGE_PARAMETERS, page_of
 from gateway_svc.upstream import content_method, search_method
-from tandem.contract.attribute_wire import value_to_proto
+from tandem.contract.filtering.attribute_wire import value_to_proto
 from tandem.errors import ItemNotFound, RequestMalformed
 from tandem.v1 import content_service_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb

@@ -17,9 +17,9 @@ from tandem.client.arguments import (
     checked_type,
 )
 from tandem.client.sendable import check_sendable
-from tandem.contract.attribute_wire import CheckedFilter, checked_filter, filter_to_proto
-from tandem.contract.filter_expression import parse_filter
-from tandem.contract.filters import AllOf, AnyOf, Exists, InRange, Not, OneOf, StartsWith
+from tandem.contract.filtering.attribute_wire import CheckedFilter, checked_filter, filter_to_proto
+from tandem.contract.filtering.filter_expression import parse_filter
+from tandem.contract.filtering.filters import AllOf, AnyOf, Exists, InRange, Not, OneOf, StartsWith
 from tandem.contract.search.query import SearchOptions
 
 HINTS = get_type_hints(SearchOptions, include_extras=True)

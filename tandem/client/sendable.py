@@ -6,7 +6,6 @@ from tandem.client.arguments import checked_type, mistyped
 from tandem.client.item import NewContent as NewContent
 from tandem.client.item import NewItem as NewItem
 from tandem.client.item import item_parts
-from tandem.contract.attribute_wire import attributes_from_proto, attributes_to_proto
 from tandem.contract.content import (
     MAX_IMAGE_BYTES,
     MAX_LONG_TEXT_BYTES,
@@ -14,6 +13,7 @@ from tandem.contract.content import (
     ImageContent,
     TextContent,
 )
+from tandem.contract.filtering.attribute_wire import attributes_from_proto, attributes_to_proto
 from tandem.contract.identifiers import check_item_id, check_request_id
 from tandem.contract.regions import RegionContent, checked_region_content
 from tandem.contract.search.ingest import IncomingItem

@@ -7,7 +7,7 @@ condition does. Combine filters with `&`, `|` and `~`. Sending a filter that is 
 bad name or value, raises FilterInvalid.
 """
 
-from tandem.contract.filters import (
+from tandem.contract.filtering.filters import (
     AllOf,
     AnyOf,
     Exists,

@@ -1,4 +1,15 @@
 """Defines the types and rules of the public contract.
 
-The SDK may import this package, so it needs only grpcio and protobuf.
+content, modality             texts and images; regions, region_wire: a detector's regions
+filtering/                    attributes, and filters over them
+search/                       what is asked of a search, and what it answers
+fusion_method, hybrid         how two lists or two scores become one
+index_description             an index on a shard; search_path: how a shard searched
+model_description             a model and its limits; inference_cost: what it cost
+methods                       the methods of the contract, and who may call them
+identifiers, limits, address  what is allowed
+deadline, duration_wire       time
+same_fields                   a record from a message with the same fields, and back
+
+The SDK imports this package, so it needs only grpcio and protobuf.
 """

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tandem.contract.attributes import Attributes
+from tandem.contract.filtering.attributes import Attributes
 
 
 class ImageSource(Protocol):

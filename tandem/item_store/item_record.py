@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tandem.contract.attributes import Attributes
 from tandem.contract.content import (
     Content,
     Encoding,
@@ -29,6 +28,7 @@ from tandem.contract.content import (
     Tokens,
     content_bytes,
 )
+from tandem.contract.filtering.attributes import Attributes
 from tandem.contract.regions import RegionContent
 from tandem.errors import ItemCorrupt
 from tandem.item_store.checksum import (

@@ -25,8 +25,8 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Modality, Tokens
+from tandem.contract.filtering.attributes import Attributes
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,

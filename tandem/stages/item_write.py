@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tandem.contract.attributes import check_attributes
+from tandem.contract.filtering.attributes import check_attributes
 from tandem.contract.identifiers import (
     check_fingerprint,
     check_index_id,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Encoding, content_bytes
+from tandem.contract.filtering.attributes import Attributes
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, check_batch_size
 from tandem.errors import RequestMalformed

@@ -7,9 +7,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.content import Modality
-from tandem.contract.filters import Filter
+from tandem.contract.filtering.attribute_wire import CheckedFilter
+from tandem.contract.filtering.filters import Filter
 from tandem.contract.identifiers import check_fingerprint, check_index_id
 from tandem.contract.index_description import IndexPart
 from tandem.contract.limits import (

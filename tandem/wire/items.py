@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.contract.attribute_wire import (
+from tandem.contract.content import Encoding
+from tandem.contract.filtering.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
 )
-from tandem.contract.content import Encoding
 from tandem.errors import InternalFault
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import FetchedItem, FetchedItems, ItemRecord, ItemsQuery

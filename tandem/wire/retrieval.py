@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tandem.contract.attribute_wire import checked_filter
+from tandem.contract.filtering.attribute_wire import checked_filter
 from tandem.contract.index_description import part_to_proto, parts_from_proto
 from tandem.contract.search_path import (
     KeywordState,

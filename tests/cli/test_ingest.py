@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.cli.corpora.corpora import index_of
-from tandem.contract.attribute_wire import attributes_from_proto
 from tandem.contract.content import MAX_IMAGE_BYTES
+from tandem.contract.filtering.attribute_wire import attributes_from_proto
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.region_wire import regions_from_proto
 from tandem.corpus.emoji import open_drawings

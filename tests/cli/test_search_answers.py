@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 from tandem.cli.app import app
 from tandem.cli.search.found_files import FoundFiles, file_name
 from tandem.client import FoundItem
-from tandem.contract.attribute_wire import attributes_to_proto, filter_from_proto
-from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import TextContent
-from tandem.contract.filters import holds
+from tandem.contract.filtering.attribute_wire import attributes_to_proto, filter_from_proto
+from tandem.contract.filtering.attributes import AttributeValue
+from tandem.contract.filtering.filters import holds
 from tandem.errors import TextEmpty
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search

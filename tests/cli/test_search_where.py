@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
-from tandem.contract.attribute_wire import attributes_to_proto
+from tandem.contract.filtering.attribute_wire import attributes_to_proto
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import search_server
 

@@ -25,7 +25,7 @@ from tandem.client import (
 )
 from tandem.client.query import Query
 from tandem.client.sendable import NewContent
-from tandem.contract.filters import Filter
+from tandem.contract.filtering.filters import Filter
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.odd_server import ODD, odd_server

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tandem.client import AsyncClient, NewItem, Query, where
 from tandem.client.sendable import NewContent
-from tandem.contract.attribute_wire import filter_from_proto
 from tandem.contract.content import TruncationPolicy
+from tandem.contract.filtering.attribute_wire import filter_from_proto
 from tandem.errors import (
     AttributeInvalid,
     ContentMissing,

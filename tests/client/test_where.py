@@ -3,7 +3,16 @@
 import pytest
 
 from tandem.client import where
-from tandem.contract.filters import AllOf, AnyOf, Exists, Filter, InRange, Not, OneOf, StartsWith
+from tandem.contract.filtering.filters import (
+    AllOf,
+    AnyOf,
+    Exists,
+    Filter,
+    InRange,
+    Not,
+    OneOf,
+    StartsWith,
+)
 
 
 @pytest.mark.parametrize(

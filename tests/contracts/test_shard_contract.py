@@ -14,10 +14,10 @@ import pytest
 
 from index_svc.servicer import IndexServicer
 from tandem import errors
-from tandem.contract.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
-from tandem.contract.filters import Exists, OneOf
+from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
+from tandem.contract.filtering.filters import Exists, OneOf
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.search_path import KeywordState
 from tandem.item_store.item_store import ItemStore

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tandem.contract.attribute_wire import attributes_to_proto, filter_to_proto
-from tandem.contract.attributes import Attributes
-from tandem.contract.filters import Exists, OneOf
+from tandem.contract.filtering.attribute_wire import attributes_to_proto, filter_to_proto
+from tandem.contract.filtering.attributes import Attributes
+from tandem.contract.filtering.filters import Exists, OneOf
 from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.stages.items import FetchedItem, FetchedItems, ItemsQuery
 from tandem.wire.items import items_from_proto, items_to_proto, upsert_from_proto

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import ImageContent, ImageTokens, Modality, TextContent, TextTokens
+from tandem.contract.filtering.attributes import AttributeValue
 from tandem.contract.regions import RegionContent
 from tandem.errors import (
     EmbeddingInvalid,

@@ -11,13 +11,13 @@ import pytest
 
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
-from tandem.contract.attribute_wire import (
+from tandem.contract.filtering.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
     filter_to_proto,
 )
-from tandem.contract.attributes import Attributes
-from tandem.contract.filters import InRange, OneOf, Value
+from tandem.contract.filtering.attributes import Attributes
+from tandem.contract.filtering.filters import InRange, OneOf, Value
 from tandem.v1 import attribute_pb2, content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb

@@ -21,7 +21,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tandem.contract.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.content import (
     Encoding,
     ImageContent,
@@ -30,7 +29,8 @@ from tandem.contract.content import (
     TextContent,
     TextTokens,
 )
-from tandem.contract.filters import (
+from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
+from tandem.contract.filtering.filters import (
     AllOf,
     AnyOf,
     Exists,

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tandem.contract.attribute_wire import filter_to_proto
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
-from tandem.contract.filters import OneOf
+from tandem.contract.filtering.attribute_wire import filter_to_proto
+from tandem.contract.filtering.filters import OneOf
 from tandem.stages.items import ItemRecord
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.client import Client
-from tandem.contract.filter_expression import parse_filter
+from tandem.contract.filtering.filter_expression import parse_filter
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.local.stack import LocalStack

@@ -34,8 +34,8 @@ from tandem.client import (
     TruncationPolicy,
 )
 from tandem.client.ingest.rounds import may_be_stored_later
-from tandem.contract.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.contract.content import MAX_IMAGE_BYTES
+from tandem.contract.filtering.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.corpus.errors import NothingRead
 from tandem.corpus.readable_records import (
     HeldPicture,

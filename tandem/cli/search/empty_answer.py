@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tandem.client import Client, Query, SearchOptions, SearchResult
 from tandem.contract.content import Modality
-from tandem.contract.filters import AllOf, AnyOf, Exists, Filter, Not
+from tandem.contract.filtering.filters import AllOf, AnyOf, Exists, Filter, Not
 from tandem.errors import TandemError
 
 _LOOKED_AT_COUNT = 20

@@ -28,8 +28,8 @@ from tandem.client import (
     StoredItem,
 )
 from tandem.client.search_options import HINTS
-from tandem.contract.filter_expression import FilterTextInvalid, parse_filter
-from tandem.contract.filters import Filter
+from tandem.contract.filtering.filter_expression import FilterTextInvalid, parse_filter
+from tandem.contract.filtering.filters import Filter
 from tandem.contract.limits import MAX_MESSAGE_BYTES, MAX_SEARCH_COUNT
 from tandem.errors import TandemError
 from tandem.pictures.smaller_jpeg import sendable_picture

@@ -12,8 +12,8 @@ from tandem.client import (
     SearchResult,
     SearchStrategy,
 )
-from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import TextContent
+from tandem.contract.filtering.attributes import AttributeValue
 from tandem.contract.search_path import KeywordState
 
 _INDENT = " " * 6

@@ -22,7 +22,7 @@ from tandem.client.testing.fake_words import (
     words_of,
 )
 from tandem.contract.content import Content, Modality, TextContent
-from tandem.contract.filters import holds
+from tandem.contract.filtering.filters import holds
 from tandem.contract.hybrid import HybridRank
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K, check_k

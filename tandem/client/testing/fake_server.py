@@ -24,8 +24,8 @@ from tandem.client.testing.fake_words import (
     probability,
     similarity,
 )
-from tandem.contract.attribute_wire import attributes_to_proto
 from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.filtering.attribute_wire import attributes_to_proto
 from tandem.contract.identifiers import check_item_id
 from tandem.contract.index_description import IndexPart, IndexSummary, ShardIndex
 from tandem.contract.inference_cost import InferenceCost

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from tandem.contract.attributes import AttributeValue
 from tandem.contract.content import Content, ImageContent, TextContent
+from tandem.contract.filtering.attributes import AttributeValue
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.ingest import IncomingItem
 

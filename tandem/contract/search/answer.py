@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, Modality, TextUse
+from tandem.contract.filtering.attributes import Attributes
 from tandem.contract.hybrid import HybridRank
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import relevance

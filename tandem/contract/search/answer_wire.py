@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tandem.contract.attribute_wire import attributes_to_proto, value_from_proto
-from tandem.contract.attributes import Attributes
 from tandem.contract.content import Content, ImageContent, Modality, TextContent, TextUse
 from tandem.contract.duration_wire import duration_from_proto, duration_to_proto
+from tandem.contract.filtering.attribute_wire import attributes_to_proto, value_from_proto
+from tandem.contract.filtering.attributes import Attributes
 from tandem.contract.hybrid import hybrid_rank_from_proto, hybrid_rank_to_proto
 from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
 from tandem.contract.region_wire import regions_from_proto, regions_to_proto

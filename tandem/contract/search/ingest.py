@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tandem.contract.attributes import Attributes, check_attributes
 from tandem.contract.content import Content, TruncationPolicy
+from tandem.contract.filtering.attributes import Attributes, check_attributes
 from tandem.errors import TandemError
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from tandem.contract.attribute_wire import attributes_from_proto, attributes_to_proto
+from tandem.contract.filtering.attribute_wire import attributes_from_proto, attributes_to_proto
 from tandem.contract.search.answer import IngestOutcome
 from tandem.contract.search.answer_wire import (
     content_from_proto,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from typing_extensions import Self
 
-from tandem.contract.attribute_wire import CheckedFilter
 from tandem.contract.content import Content, Modality, TextContent, TruncationPolicy
-from tandem.contract.filters import Filter
+from tandem.contract.filtering.attribute_wire import CheckedFilter
+from tandem.contract.filtering.filters import Filter
 from tandem.contract.fusion_method import FusionMethod
 from tandem.contract.hybrid import HybridFusion
 from tandem.contract.identifiers import check_index_id, check_item_id

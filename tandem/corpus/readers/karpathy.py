@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from tandem.contract.attributes import Attributes, check_attributes
+from tandem.contract.filtering.attributes import Attributes, check_attributes
 from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.caption_text import language_field

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tandem.contract.attributes import Attributes, value_fault
+from tandem.contract.filtering.attributes import Attributes, value_fault
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, SplitUnknown
 from tandem.corpus.left_out import FileFault, LeftOut, extension_of
 from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES, caption_lines, numbered_captions

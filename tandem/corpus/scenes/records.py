@@ -14,7 +14,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Literal, get_args
 
-from tandem.contract.attributes import Attributes
+from tandem.contract.filtering.attributes import Attributes
 from tandem.corpus.emoji import HELD_OUT_STYLE, open_drawings
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes.captions import captions_of

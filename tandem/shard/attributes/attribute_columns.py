@@ -8,8 +8,17 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.contract.attributes import Attributes
-from tandem.contract.filters import AllOf, AnyOf, Exists, Filter, InRange, Not, OneOf, StartsWith
+from tandem.contract.filtering.attributes import Attributes
+from tandem.contract.filtering.filters import (
+    AllOf,
+    AnyOf,
+    Exists,
+    Filter,
+    InRange,
+    Not,
+    OneOf,
+    StartsWith,
+)
 from tandem.shard.attributes.growing_array import grown
 from tandem.shard.attributes.text_dictionary import Dictionary
 from tandem.shard.attributes.typed_columns import (

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.contract.filters import OneOf, StartsWith
+from tandem.contract.filtering.filters import OneOf, StartsWith
 from tandem.shard.attributes.growing_array import grown
 
 MAX_COMPARED_COUNT = 4

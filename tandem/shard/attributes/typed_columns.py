@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.contract.attributes import MAX_TEXTS_COUNT, AttributeValue
-from tandem.contract.filters import Exists, InRange, OneOf, StartsWith, Value
+from tandem.contract.filtering.attributes import MAX_TEXTS_COUNT, AttributeValue
+from tandem.contract.filtering.filters import Exists, InRange, OneOf, StartsWith, Value
 from tandem.shard.attributes.growing_array import grown
 from tandem.shard.attributes.row_values import Predicate, RowValues, Values
 from tandem.shard.attributes.text_dictionary import MAX_COMPARED_COUNT, TextDictionary, among_codes

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tandem.contract.attributes import Attributes
 from tandem.contract.content import Modality
+from tandem.contract.filtering.attributes import Attributes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tandem.contract.filters import Filter
+from tandem.contract.filtering.filters import Filter
 from tandem.shard.retrieval.arrays import Mask
 
 # A mask of a million rows is 1 MB.

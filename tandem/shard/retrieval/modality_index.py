@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tandem.contract.attributes import Attributes
-from tandem.contract.filters import Filter
+from tandem.contract.filtering.attributes import Attributes
+from tandem.contract.filtering.filters import Filter
 from tandem.contract.search_path import (
     NO_FALLBACK,
     Fallback,

@@ -29,8 +29,8 @@ from typing import Any, Self
 import faiss
 import numpy as np
 
-from tandem.contract.attributes import Attributes, AttributeValue
 from tandem.contract.content import Modality
+from tandem.contract.filtering.attributes import Attributes, AttributeValue
 from tandem.shard.retrieval.arrays import F32, Mask
 from tandem.shard.retrieval.embedding_rows import EmbeddingRows
 from tandem.shard.retrieval.faiss_index import FaissIndex

@@ -7,8 +7,8 @@ import unicodedata
 
 import pytest
 
-from tandem.contract.attributes import Attributes
 from tandem.contract.content import Modality
+from tandem.contract.filtering.attributes import Attributes
 from tandem.shard.keywords import keyword_index
 from tandem.shard.keywords.item_text import ItemText, item_text
 from tandem.shard.keywords.keyword_index import MAX_WORD_COUNT, KeywordIndex

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tandem.contract.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.content import Modality, TextContent
-from tandem.contract.filter_expression import parse_filter
+from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
+from tandem.contract.filtering.filter_expression import parse_filter
 from tandem.contract.search_path import KeywordState
 from tandem.item_store.item_store import ItemStore
 from tandem.shard.shard import ShardSettings, StoredShard

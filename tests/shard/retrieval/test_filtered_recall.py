@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tandem.contract.filters import Filter, InRange, Not
+from tandem.contract.filtering.filters import Filter, InRange, Not
 from tandem.contract.search_path import SearchStrategy
 from tandem.shard.retrieval.arrays import F32
 from tandem.shard.retrieval.embedding_rows import EmbeddingRows

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem.contract.content import Modality
-from tandem.contract.filters import Filter, InRange, Not, OneOf
+from tandem.contract.filtering.filters import Filter, InRange, Not, OneOf
 from tandem.contract.search_path import SearchStrategy
 from tandem.item_store.item_store import StoredEmbedding
 from tandem.shard.retrieval.embedding_rows import EmbeddingRows

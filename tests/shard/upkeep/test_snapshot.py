@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tandem.contract.content import Modality
-from tandem.contract.filters import OneOf
+from tandem.contract.filtering.filters import OneOf
 from tandem.shard.retrieval.faiss_index import FaissIndex
 from tandem.shard.retrieval.modality_index import ModalityIndex
 from tandem.shard.upkeep.snapshot import (

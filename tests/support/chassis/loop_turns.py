@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from tandem.contract.attribute_wire import filter_from_proto, filter_to_proto
-from tandem.contract.filters import AllOf, OneOf
+from tandem.contract.filtering.attribute_wire import filter_from_proto, filter_to_proto
+from tandem.contract.filtering.filters import AllOf, OneOf
 
 LARGE_FILTER = filter_to_proto(
     AllOf(tuple(OneOf("a", tuple(range(number, number + 900))) for number in range(11)))

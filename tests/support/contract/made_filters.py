@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tandem.contract.attributes import Attributes, AttributeValue
-from tandem.contract.filters import (
+from tandem.contract.filtering.attributes import Attributes, AttributeValue
+from tandem.contract.filtering.filters import (
     AllOf,
     AnyOf,
     Exists,

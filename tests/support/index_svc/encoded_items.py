@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tandem.contract.attribute_wire import attributes_to_proto
+from tandem.contract.filtering.attribute_wire import attributes_to_proto
 from tandem.stages.items import ItemRecord
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb

@@ -26,9 +26,9 @@ from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.health.health import Health
 from tandem.chassis.process.side_thread import converted
 from tandem.chassis.serve.server import make_server
-from tandem.contract.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse, TruncationPolicy
-from tandem.contract.filters import AllOf, Filter, holds
+from tandem.contract.filtering.attribute_wire import attributes_from_proto, filter_from_proto
+from tandem.contract.filtering.filters import AllOf, Filter, holds
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.ingest import IncomingItem, IngestBatch
 from tandem.errors import (

@@ -70,12 +70,3 @@ def test_parts_by_length_give_the_loss_and_gradient_of_the_whole_batch(
     assert min(whole.values()) > 0
     assert_close(parts, whole, rtol=1e-4, atol=1e-6)
     assert_close(gradients, whole_gradients, rtol=1e-4, atol=1e-6)
-
-
-def test_the_triplet_follows_the_last_softmax_round(tmp_path: Path) -> None:
-    """The recipe has two of them, and every round draws the same batch here."""
-    first, second, third = (
-        losses_and_gradients(tmp_path / str(number), number)[0]["be"].item() for number in (1, 2, 3)
-    )
-
-    assert first == second != third

@@ -11,7 +11,7 @@ from typing import NoReturn, TypeAlias, cast
 
 from typing_extensions import assert_never
 
-from tandem.contract.attributes import (
+from tandem.contract.filtering.attributes import (
     Attributes,
     AttributeValue,
     name_fault,

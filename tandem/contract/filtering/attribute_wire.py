@@ -11,12 +11,12 @@ from datetime import date
 
 from typing_extensions import assert_never
 
-from tandem.contract.attributes import (
+from tandem.contract.filtering.attributes import (
     MAX_ATTRIBUTE_COUNT,
     Attributes,
     AttributeValue,
 )
-from tandem.contract.filters import (
+from tandem.contract.filtering.filters import (
     MAX_CONDITION_COUNT,
     MAX_DEPTH,
     MAX_FILTER_BYTES,

@@ -9,14 +9,14 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem.contract.attribute_wire import (
+from tandem.contract.filtering.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
     filter_from_proto,
     filter_to_proto,
 )
-from tandem.contract.attributes import Attributes, AttributeValue, check_attributes
-from tandem.contract.filters import (
+from tandem.contract.filtering.attributes import Attributes, AttributeValue, check_attributes
+from tandem.contract.filtering.filters import (
     MAX_CONDITION_COUNT,
     MAX_VALUE_COUNT,
     AllOf,

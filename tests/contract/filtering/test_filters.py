@@ -2,8 +2,8 @@
 
 import pytest
 
-from tandem.contract.attributes import Attributes
-from tandem.contract.filters import (
+from tandem.contract.filtering.attributes import Attributes
+from tandem.contract.filtering.filters import (
     AllOf,
     AnyOf,
     Exists,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tandem.contract.filter_expression import FilterTextInvalid, parse_filter
-from tandem.contract.filters import (
+from tandem.contract.filtering.filter_expression import FilterTextInvalid, parse_filter
+from tandem.contract.filtering.filters import (
     AllOf,
     AnyOf,
     Exists,

@@ -16,8 +16,8 @@ without x as well.
 import re
 from dataclasses import dataclass
 
-from tandem.contract.attributes import name_fault, value_fault
-from tandem.contract.filters import (
+from tandem.contract.filtering.attributes import name_fault, value_fault
+from tandem.contract.filtering.filters import (
     Exists,
     Filter,
     InRange,
