@@ -20,6 +20,7 @@ from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_p
 from tandem.contract.filtering.filters import Exists, OneOf
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.search_path import KeywordState
+from tandem.item_store.item_record import item_key
 from tandem.item_store.item_store import ItemStore
 from tandem.remote.shard import RemoteShard
 from tandem.shard.local_shard import LocalShard
@@ -38,6 +39,7 @@ from tests.support.item_store.made_items import (
     text_item,
     unit_vector,
 )
+from tests.support.item_store.stored_values import overwrite, stored_value
 
 INDEX = "scenes"
 
@@ -252,6 +254,26 @@ async def test_items_are_read_whole_bare_or_with_encodings(shard: Shard) -> None
         assert read is not None
         assert np.array_equal(read.embedding, item.encoding.embedding)
         assert type(read.tokens) is type(item.encoding.tokens)
+
+
+@pytest.mark.parametrize("kind", SHARDS)
+async def test_a_damaged_item_is_refused_by_name_and_keeps_no_other_from_being_found(
+    kind: str, tmp_path: Path
+) -> None:
+    """Another write repairs it."""
+    folder, key = tmp_path / "shard", item_key(INDEX, "b")
+    async with SHARDS[kind](folder) as shard:
+        await store(shard, *(text_item(item_id, 1) for item_id in "abc"))
+    overwrite(folder, "items", key, stored_value(folder, "items", key)[:-1] + b"?")
+
+    async with SHARDS[kind](folder) as shard:
+        assert await found(shard, query()) == [["a", "c"]]
+        with pytest.raises(errors.ItemCorrupt) as caught:
+            await shard.get(ItemsQuery(INDEX, ["b"]), soon())
+        assert caught.value.metadata["item_id"] == "b"
+        await store(shard, text_item("b", 1))
+        assert await found(shard, query()) == [["a", "b", "c"]]
+        assert list((await shard.get(ItemsQuery(INDEX, ["b"]), soon())).items) == ["b"]
 
 
 async def test_one_read_ends_at_its_bytes(shard: Shard) -> None:

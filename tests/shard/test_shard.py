@@ -76,25 +76,6 @@ def found(shard: StoredShard) -> list[str]:
     return [hit.item_id for hit in one.hits]
 
 
-def test_a_damaged_item_keeps_no_other_from_being_found(tmp_path: Path) -> None:
-    """The start leaves it out, reading it fails, and an upsert repairs it."""
-    shard = open_shard(tmp_path)
-    shard.write(upsert("a", "b", "c")).result(60)
-    shard.close()
-    key = item_key("scenes", "b")
-    overwrite(tmp_path, "items", key, stored_value(tmp_path, "items", key)[:-1] + b"?")
-
-    shard = open_shard(tmp_path)
-
-    assert found(shard) == ["a", "c"]
-    with pytest.raises(ItemCorrupt):
-        shard.read_within("scenes", ["b"])
-    shard.write(upsert("b")).result(60)
-    assert found(shard) == ["a", "b", "c"]
-    assert [item.item_id for item in shard.read_within("scenes", ["b"])[0]] == ["b"]
-    shard.close()
-
-
 @pytest.mark.parametrize("checked_at_load_bytes", [1 << 30, 0])
 def test_a_snapshot_serves_no_item_whose_record_is_damaged(
     tmp_path: Path, checked_at_load_bytes: int
