@@ -163,19 +163,6 @@ async def test_an_authority_that_is_withdrawn_opens_nothing(
                 await search(channel, seconds=60.0)
 
 
-async def test_files_that_do_not_fit_leave_those_before(
-    proxy_files: Files, caller_files: Files
-) -> None:
-    async with (
-        address() as to,
-        proxy_before(to, proxy_files.identity()) as proxy,
-    ):
-        (proxy_files.folder / "tls.key").write_text("half of a key")
-
-        async with open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel:
-            await search(channel)
-
-
 async def test_silent_connections_do_not_block_others(
     proxy_files: Files, caller_files: Files
 ) -> None:

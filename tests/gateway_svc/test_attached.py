@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 
 import grpc
 import httpx2
@@ -42,18 +41,6 @@ async def test_http_drains_before_grpc_ends() -> None:
     assert [each["service"] for each in served][-2:] == ["orchestrator", "gateway"]
     assert (response.status_code, code) == (200, 0)
     assert response.json() == {"modelFingerprint": "f1"}
-
-
-async def test_a_taken_port_of_http_ends_the_start() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        async with gateway_process(
-            "in-process", module=ATTACHED, GATEWAY_ADDRESS=address
-        ) as service:
-            failed = await service.event("cannot listen")
-            code = await service.end()
-
-    assert (failed["address"], code) == (address, 1)
 
 
 async def test_the_gateways_own_process_has_no_orchestrator_in_it() -> None:

@@ -200,26 +200,24 @@ async def test_bad_tokens_enter_nothing(token_path: Path, is_direct: bool) -> No
         assert opened.entered == [(path, "everything") for path in BY_TOKEN]
 
 
-@BOTH_WAYS
-async def test_a_token_is_good_for_its_indexes(token_path: Path, is_direct: bool) -> None:
+async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
     speaking = [path for path in BY_TOKEN if speaks_of_index(METHODS[path])]
     assert set(BY_TOKEN) - set(speaking) == {
         "/tandem.v1.ContentService/EmbedContents",
         "/tandem.v1.ModelService/DescribeModel",
         "/tandem.v1.SearchService/ListIndexes",  # names none, and lists the caller's alone
     }
-    async with door(Guard(TokenFile(token_path)), is_direct=is_direct) as opened:
+    async with door(Guard(TokenFile(token_path))) as opened:
         for path in speaking:
             reason = await opened.reason(path, {"authorization": "Bearer elsewhere"})
             assert reason == "PERMISSION_DENIED", path
         assert opened.entered == []
 
 
-@BOTH_WAYS
-async def test_every_admin_call_leaves_an_audit_line(token_path: Path, is_direct: bool) -> None:
+async def test_every_admin_call_leaves_an_audit_line(token_path: Path) -> None:
     admin = [path for path in BY_TOKEN if ACCESS[path] is AccessRule.ADMIN]
     assert 0 < len(admin) < len(BY_TOKEN)
-    async with door(Guard(TokenFile(token_path)), is_direct=is_direct) as opened:
+    async with door(Guard(TokenFile(token_path))) as opened:
         for name, reason in (("everything", ""), ("elsewhere", "PERMISSION_DENIED")):
             with capture_logs() as lines:
                 for path in BY_TOKEN:
@@ -233,14 +231,11 @@ async def test_every_admin_call_leaves_an_audit_line(token_path: Path, is_direct
                 assert line["index_ids"] == expected, path
 
 
-@BOTH_WAYS
-async def test_a_method_without_an_access_rule_admits_no_one(
-    token_path: Path, is_direct: bool
-) -> None:
+async def test_a_method_without_an_access_rule_admits_no_one(token_path: Path) -> None:
     """A new method is closed until someone says who may call it."""
     path = BY_TOKEN[0]
     access = {other: each for other, each in ACCESS.items() if other != path}
-    async with door(Guard(TokenFile(token_path), access=access), is_direct=is_direct) as opened:
+    async with door(Guard(TokenFile(token_path), access=access)) as opened:
         reason = await opened.reason(path, {"authorization": "Bearer everything"})
         assert reason == "PERMISSION_DENIED"
         assert opened.entered == []

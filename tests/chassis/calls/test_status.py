@@ -110,11 +110,10 @@ async def test_overload_says_when_to_retry() -> None:
     ("error", "milliseconds"),
     [
         (Overloaded(what="all seats are taken", retry_delay_seconds=0.35), "350"),
-        (QuotaExceeded(what="calls", rate=2.0, retry_delay_seconds=0.5), "500"),
         (QuotaExceeded(what="pairs", rate=2.0, retry_delay_seconds=0.5, most=4.0), "-1"),
         (ModelMismatch(request="a", index="b"), None),
     ],
-    ids=["overloaded", "quota", "over the burst", "no such wish"],
+    ids=["overloaded", "over the burst", "no such wish"],
 )
 async def test_clients_of_any_language_learn_when_to_retry(
     error: TandemError, milliseconds: str | None

@@ -39,13 +39,8 @@ from tests.support.chassis.open_door import (
     refusal,
 )
 from tests.support.chassis.raw_http2 import (
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    HEADERS,
     SETTINGS,
-    block,
-    call_headers,
+    call_frames,
     ended_streams,
     frame,
     opened,
@@ -258,15 +253,11 @@ async def test_watches_whose_answers_are_not_read_keep_no_client_out() -> None:
     """Nothing can end them, since no status passes an unread answer; so newer ones are refused."""
     limits = replace(DEFAULT_LIMITS, max_probe_count=4)
     no_window = frame(SETTINGS, 0, 0, b"\0\4\0\0\0\0")
-    begun = block(call_headers(WATCH.encode()))
     async with address(limits=limits) as to:
         with opened(int(to.rpartition(":")[2])) as hostile:
             hostile.sendall(no_window)
             for number in range(1, 41, 2):
-                hostile.sendall(
-                    frame(HEADERS, END_HEADERS, number, begun)
-                    + frame(DATA, END_STREAM, number, b"\0" * 5)
-                )
+                hostile.sendall(call_frames(number, WATCH.encode()))
             ended = await asyncio.to_thread(ended_streams, hostile, 16, 60)
             assert len(ended) == 16
             async with open_channel(to) as channel, connection(to) as other:

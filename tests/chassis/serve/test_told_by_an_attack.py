@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 from base64 import b64encode
 from collections import Counter
 from hashlib import sha256
@@ -17,15 +16,9 @@ from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.chassis.serve.test_serve import started
 from tests.support.chassis.raw_http2 import (
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    HEADERS,
     Header,
-    block,
-    call_headers,
+    call_frames,
     ended_streams,
-    frame,
     opened,
 )
 from tests.support.security.canaries import bytes_canary, found, text_canary
@@ -77,9 +70,7 @@ CALLS: list[tuple[str, bytes, list[Header], bytes]] = [
 def called(port: int, path: bytes, headers: list[Header], body: bytes) -> None:
     """Makes a call and waits for its end."""
     with opened(port) as connection, contextlib.suppress(OSError):
-        sent = frame(HEADERS, END_HEADERS, 1, block(call_headers(path, *headers))[:16_384])
-        data = struct.pack("!BI", 0, len(body)) + body
-        connection.sendall(sent + frame(DATA, END_STREAM, 1, data))
+        connection.sendall(call_frames(1, path, *headers, body=body))
         ended_streams(connection, 1, timeout_seconds=60)
 
 

@@ -95,3 +95,10 @@ def _string(text: bytes) -> bytes:
         prefix += bytes([size % 128 + 128])
         size //= 128
     return prefix + bytes([size]) + text
+
+
+def call_frames(number: int, path: bytes, *headers: Header, body: bytes = b"") -> bytes:
+    """Returns the frames of a whole call with one message, on the stream of that number."""
+    data = struct.pack("!BI", 0, len(body)) + body
+    begun = frame(HEADERS, END_HEADERS, number, block(call_headers(path, *headers))[:16_384])
+    return begun + frame(DATA, END_STREAM, number, data)
