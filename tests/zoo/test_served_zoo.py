@@ -82,6 +82,14 @@ def test_a_model_that_does_both_gives_tokens_with_its_embedding(tmp_path: Path) 
 
     assert manifest.has_pairs
     assert manifest.functions.image_tokens == "image_encoder"
+    model = load_zoo_checkpoint(tmp_path / "zoo").model
+    image = torch.jit.load(str(tmp_path / "repository" / "image_encoder" / "1" / "model.pt"))
+    pixels = torch.randint(0, 256, (2, 32, 32, 3), dtype=torch.uint8)
+    with torch.inference_mode():
+        embeddings, tokens = image(pixels)
+        expected = model.image_backbone(pixels)
+        assert torch.allclose(tokens.float(), expected.float(), atol=1e-3)
+        assert torch.allclose(embeddings, model.embed_images(expected, 0), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["vse_infinity", "vsrn", "saem"])
