@@ -27,7 +27,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.support.neighbour_rows import (
+from benchmarks.support.tables.neighbour_rows import (
     DIRECTIONS,
     Ranks,
     Row,

@@ -61,7 +61,7 @@ class Sender:
         pin = [] if self._core is None else ["taskset", "-c", str(self._core)]
         done = subprocess.run(
             [
-                *(*pin, sys.executable, "-m", "benchmarks.support.open_loop"),
+                *(*pin, sys.executable, "-m", "benchmarks.support.loads.open_loop"),
                 *(self._address, self._index_id, "--rate", str(rate), "--seconds", str(seconds)),
                 *("--deadline", str(self._deadline)),
             ],

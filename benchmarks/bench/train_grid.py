@@ -35,8 +35,8 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.support.grid_plots import plot_dev_recalls, plot_sample_efficiency
-from benchmarks.support.grid_tables import language_table, recall_table, seed_table
+from benchmarks.support.tables.grid_plots import plot_dev_recalls, plot_sample_efficiency
+from benchmarks.support.tables.grid_tables import language_table, recall_table, seed_table
 from tandem.corpus.scenes.records import FAMILY_SIZE
 from tandem.evaluation.reports.report import Report
 from tandem.modeling.default_checkpoint import default_checkpoint
@@ -215,7 +215,8 @@ def train_run(base: Base, precision: Precision, work: Path, run: str, seed: int)
 
     Raises ValueError for a run that was done by another recipe: it would be compared as this one.
     """
-    import torch  # here: the parent never needs it
+    # Inside, as in the functions below: the parent process never needs torch.
+    import torch
 
     from tandem.modeling.checkpoint import load_checkpoint
     from tandem.training.sources.scene_source import SceneSource

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.support.sending import sending
+from benchmarks.support.loads.sending import sending
 from benchmarks.support.small_model import save_small, short_texts
 from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records

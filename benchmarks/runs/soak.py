@@ -25,7 +25,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.support.growth import (
+from benchmarks.support.loads.growth import (
     WARM_UP_SHARE,
     Growth,
     Sample,
@@ -36,7 +36,7 @@ from benchmarks.support.growth import (
     shared_memory_bytes,
     table,
 )
-from benchmarks.support.sending import sending
+from benchmarks.support.loads.sending import sending
 from benchmarks.support.small_model import save_small, short_texts
 from tandem.client import Client
 from tandem.corpus.records import Record

@@ -166,7 +166,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             looking.start()
             sender = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "benchmarks.support.steady_load"),
+                    *(sys.executable, "-m", "benchmarks.support.loads.steady_load"),
                     *(stack.address, INDEX_ID, "--rate", str(arguments.rate)),
                     *("--seconds", "100000", "--logit-step", str(LOGIT_STEP)),
                 ],

@@ -94,8 +94,7 @@ def emoji_records(split: Split) -> Iterator[Record]:
     """Yields the drawings of a split, concept after concept; each concept is a family.
 
     Captions are the name and the keywords in each language; all drawings of a concept share them.
-    `tandem evaluate` counts only the drawing that a query belongs to, and reports the best R@1 that
-    can then be expected. Raises ValueError at the call for an unknown split.
+    Raises ValueError at the call for an unknown split.
     """
     if split not in SPLITS:
         raise ValueError(f"no split {split!r} of emoji; there are {', '.join(SPLITS)}")

@@ -1,6 +1,6 @@
 """The grid's tables: systems side by side, each seed with its interval, and by language."""
 
-from benchmarks.support.grid_tables import recall_table, seed_table
+from benchmarks.support.tables.grid_tables import recall_table, seed_table
 from tandem.evaluation.reports.report import Ranking, Report
 
 DIRECTIONS = ("text→image", "image→text")

@@ -11,7 +11,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from benchmarks.support.growth import Sample, growth_of, sample
+from benchmarks.support.loads.growth import Sample, growth_of, sample
 
 HOUR_SECONDS = 3600.0
 MB = 10**6

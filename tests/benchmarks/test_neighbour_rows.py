@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.support.neighbour_rows import Row, pool_lines
+from benchmarks.support.tables.neighbour_rows import Row, pool_lines
 from tandem.evaluation.metrics import paired_p_value
 
 

@@ -9,7 +9,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from benchmarks.support.open_loop import Seen, load
+from benchmarks.support.loads.open_loop import Seen, load
 from tandem.errors import Overloaded
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import Search, search_server

@@ -54,8 +54,7 @@ class ImageFile:
             if not path.is_file():
                 raise PictureFileMissing(
                     f"{self.place} names {self.path}, which is not there; download the pictures, "
-                    "or "
-                    "give the folder that its name starts from"
+                    "or give the folder that its name starts from"
                 )
             check_size(str(self), path.stat().st_size)
             return path.read_bytes()

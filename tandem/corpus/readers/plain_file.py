@@ -69,9 +69,10 @@ def list_folder(
         ) from error
     for entry in found:
         path = Path(entry)
-        if fault := _fault(entry, root):
-            if fault != _NO_FAULT_OF_ANYBODY:
-                left_out.pass_over(path, FileFault(fault))
+        if _is_left_by_others(entry.name):
+            continue
+        if (fault := _fault(entry, root)) is not None:
+            left_out.pass_over(path, fault)
         elif entry.is_dir():
             folders.append(path)
         else:
@@ -124,14 +125,12 @@ def _links_apart(folders: list[Path]) -> tuple[list[Path], list[Path]]:
     )
 
 
-_NO_FAULT_OF_ANYBODY: Final = "left by others"
+def _is_left_by_others(name: str) -> bool:
+    is_checksum_of_hadoop = name.startswith(".") and name.endswith(".crc")
+    return name == _LOST_AND_FOUND or name.startswith(_LEFT_BY_OTHERS) or is_checksum_of_hadoop
 
 
-def _fault(entry: os.DirEntry[str], root: Path | None) -> str:
-    if entry.name == _LOST_AND_FOUND or entry.name.startswith(_LEFT_BY_OTHERS):
-        return _NO_FAULT_OF_ANYBODY
-    if entry.name.startswith(".") and entry.name.endswith(".crc"):  # Hadoop's checksum of each file
-        return _NO_FAULT_OF_ANYBODY
+def _fault(entry: os.DirEntry[str], root: Path | None) -> FileFault | None:
     if entry.name.startswith("."):
         return FileFault.HIDDEN
     try:
@@ -143,7 +142,7 @@ def _fault(entry: os.DirEntry[str], root: Path | None) -> str:
         return FileFault.UNLISTED
     if is_dir and root is not None and entry.is_symlink() and leads_out(Path(entry), root):
         return FileFault.LEADS_OUT
-    return "" if is_dir or is_plain else FileFault.NOT_PLAIN
+    return None if is_dir or is_plain else FileFault.NOT_PLAIN
 
 
 @lru_cache(maxsize=16)

@@ -23,6 +23,7 @@ def open_regions(
     """
     if path.is_dir():
         if (path / "data.mdb").exists():
+            # Inside, as M3P's below: only these two layouts need the extra `regions`.
             from tandem.corpus.regions.uniter_lmdb import UniterLmdb
 
             return UniterLmdb(path, feature_width)

@@ -22,11 +22,7 @@ LISTS: Final = ("texts_of_image", "images_of_text", "images_of_image", "texts_of
 
 
 def base_name(pool_size: int) -> str:
-    """Returns the name of a base whose cross-encoder scored pools of this size; 0 for none.
-
-    >>> base_name(20), base_name(0)
-    ('BE + CE 20', 'BE')
-    """
+    """Returns "BE + CE 20" for pools of 20 that a cross-encoder scored, and "BE" for 0."""
     return f"{BE_BASE} + CE {pool_size}" if pool_size else BE_BASE
 
 

@@ -148,6 +148,7 @@ def _device(args: dict[str, str]) -> str:
 def _loaded(path: Path, device: str) -> tuple[Callable[..., Any], list[str]]:
     """Returns the model on its device, and the names of forward's arguments in their order."""
     if path.suffix == ".pt2":
+        # Inside, because TorchScript, which most models are, starts sooner without.
         importlib.import_module(_SHAPES)
         from torch.export.passes import move_to_device_pass
 

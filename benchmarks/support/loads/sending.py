@@ -35,7 +35,7 @@ def sending(
     """Sends searches at a rate while entered; `options` are further ones of steady_load.py."""
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "benchmarks.support.steady_load", address, index_id),
+            *(sys.executable, "-m", "benchmarks.support.loads.steady_load", address, index_id),
             *("--rate", str(rate), "--seconds", str(UNTIL_TOLD_SECONDS), *options),
         ],
         stdin=subprocess.PIPE,

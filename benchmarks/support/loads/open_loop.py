@@ -1,9 +1,9 @@
 """Sends searches at a fixed rate, whether or not earlier ones were answered (an open loop).
 
-    python -m benchmarks.support.open_loop ADDRESS INDEX --rate 20 --seconds 10 --deadline 5 < texts
+    python -m benchmarks.support.loads.open_loop ADDRESS INDEX --rate 20 --seconds 10 --deadline 5
 
 ADDRESS is host:port for gRPC, or a URL for HTTP. It runs in its own process, so that its CPU time
-is not the services'. Prints one JSON line.
+is not the services'. Reads texts, one a line, and prints one JSON line.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.support.searches import open_searches
+from benchmarks.support.loads.searches import open_searches
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Searches at a steady rate through the SDK, independent of responses, until the time is up.
 
-    python -m benchmarks.support.steady_load ADDRESS INDEX --rate 50 --seconds 400 < texts.txt
+    python -m benchmarks.support.loads.steady_load ADDRESS INDEX --rate 50 --seconds 400 < texts.txt
 
 A process of its own, so that its work is not the services'. On SIGTERM it ends early. Prints one
 JSON line: what became of the searches, with each kind of failure by name and its first few times.
