@@ -21,6 +21,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from tandem.chassis.settings import SettingsError, exiting_on_faults
 
+# The SDK is imported where spans are made: most processes make none, and start without it.
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
