@@ -1,6 +1,5 @@
 """`tandem models add` of published models, as typed: what it says, writes and refuses."""
 
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -246,27 +245,3 @@ def test_up_names_a_file_of_the_added_model_that_is_damaged(added: Path, tmp_pat
 
     with pytest.raises(ValueError, match=r"text_encoder/1/model\.pt is not the file"):
         up._served(up.UpOptions(model_repository=repository))
-
-
-@pytest.mark.parametrize(
-    ("file", "says"),
-    [
-        ("model-q4.gguf", "is in GGUF, llama.cpp's format.*docs/remote-reranker.md"),
-        ("open_clip_pytorch_model.bin", "of open_clip alone: put the model's open_clip_config"),
-        ("notes.txt", "it lacks model.safetensors, config.json, tokenizer.json"),
-    ],
-)
-def test_another_format_than_a_checkpoint_is_refused_by_its_name(
-    tmp_path: Path, file: str, says: str
-) -> None:
-    """Each with what to do, as a folder and, where it is one file, as the file."""
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / file).write_text("{}")
-    given = [tmp_path / "model"]
-    if file.endswith((".gguf", ".onnx")):
-        given.append(tmp_path / "model" / file)
-
-    for path in given:
-        status, output = add(path, tmp_path / "repository")
-        assert status == 1
-        assert re.search(says, output), output

@@ -124,15 +124,6 @@ def test_an_unknown_corpus_lists_those_that_there_are(name: str) -> None:
     assert all(each in str(caught.value) for each in NAMES)
 
 
-@pytest.mark.parametrize("kind", ["folder", "parquet"])
-def test_a_path_that_is_not_there_is_named(tmp_path: Path, kind: str) -> None:
-    """The error of a name without a path says what is missing."""
-    with pytest.raises(ValueError, match=r"no .*nowhere"):
-        open_corpus(f"{kind}:{tmp_path}/nowhere", "train", seed=1, count=None)
-    with pytest.raises(ValueError, match=rf"says no path; write {kind}:PATH"):
-        open_corpus(f"{kind}:", "train", seed=1, count=None)
-
-
 def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No shell expands a tilde behind a colon."""
     caption_list(tmp_path)

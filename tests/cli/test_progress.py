@@ -6,7 +6,7 @@ import io
 import threading
 
 from tandem.cli.terminal.console import Terminal
-from tandem.cli.terminal.progress import LongWork, duration
+from tandem.cli.terminal.progress import LongWork
 
 
 def terminal(text: io.StringIO) -> Terminal:
@@ -60,13 +60,3 @@ def test_work_that_is_often_short_says_nothing_unless_it_is_long() -> None:
         work.show("check", 10)
 
     assert text.getvalue() == ""
-
-
-def test_durations_are_printed_in_two_units() -> None:
-    assert [duration(s) for s in (0.4, 59.6, 90, 3599.7, 7500)] == [
-        "0 s",
-        "1 min 0 s",
-        "1 min 30 s",
-        "1 h 0 min",
-        "2 h 5 min",
-    ]

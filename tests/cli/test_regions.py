@@ -40,12 +40,3 @@ def test_a_detectors_files_are_merged_into_one(detected: Path, tmp_path: Path) -
     vectors = file.vectors("a")
     assert vectors[:, 2048:].tolist() == [[0, 0, 0.25, 1, 0.25, 1], [0, 0, 1, 0.5, 1, 0.5]]
     assert vectors[:, :2048].unique().tolist() == [1]
-
-
-def test_nothing_left_is_an_error(detected: Path, tmp_path: Path) -> None:
-    (detected / "a.npz").unlink()
-
-    result = run(detected, tmp_path / "it.safetensors", "--on-error", "skip")
-
-    assert "no image was left to write" in str(result.exception)
-    assert list(tmp_path.iterdir()) == [detected]

@@ -49,10 +49,3 @@ def test_an_index_is_dropped_only_on_confirmation(
     assert (result.exit_code == 0) is is_dropped
     assert requests == [pb.RemoveIndexRequest(index_id="pets")] * (2 if is_dropped else 0)
     assert ("pets: gone, with 6 items" in result.stdout) is is_dropped
-
-
-def test_an_invalid_name_is_not_sent() -> None:
-    result, requests = run("index", "drop", "[/x]", typed="y\n")
-
-    assert result.exit_code == 1
-    assert requests == []

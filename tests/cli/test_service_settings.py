@@ -71,15 +71,6 @@ def test_variables_that_kubernetes_sets_for_a_service_are_ignored() -> None:
     assert given.notes == [f"{name} is Kubernetes' own, and is passed over" for name in links]
 
 
-@pytest.mark.parametrize("variable", ["INDEX_HTML"])
-def test_a_variable_of_another_program_is_passed_over_with_a_word(variable: str) -> None:
-    """It begins like a setting, and is like none."""
-    given = given_settings({variable: "1"})
-
-    assert variable not in given.variables
-    assert given.notes == [f"{variable} is not a Tandem setting and is ignored"]
-
-
 def test_settings_that_the_stack_itself_sets_are_refused(tmp_path: Path) -> None:
     """Or a user's value would go before the stack's own, which its other parts go by."""
     stack = LocalStack(tmp_path, tmp_path, Ports.free(1))

@@ -1,6 +1,5 @@
 """`tandem shard`: verify, backup, restore and grow, as typed."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -72,17 +71,3 @@ def test_a_store_can_be_grown(path: Path) -> None:
     store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
     assert store.env.map_bytes() == 2 << 30
     store.close()
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("content", ["x", None])
-def test_an_unset_limit_does_not_limit(path: Path, content: str | None) -> None:
-    if content is None:
-        os.mkfifo(path / "map_bytes")
-    else:
-        (path / "map_bytes").write_text(content, encoding="utf-8")
-
-    store = ItemStore.open(path, 0, 1, map_bytes=1 << 20)
-    assert store.env.map_bytes() == 1 << 20
-    store.close()
-    assert run("grow", path, "65") == (0, f"{path} may grow to 65 GiB\n")

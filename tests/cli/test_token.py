@@ -31,13 +31,3 @@ def test_the_lines_let_the_token_in(tmp_path: Path, name: str) -> None:
         caller.check_scope(Scope.ADMIN)
     with pytest.raises(PermissionDenied, match="emoji"):
         caller.check_index("emoji")
-
-
-def test_without_options_it_searches_everything(tmp_path: Path) -> None:
-    results = [CliRunner().invoke(app, ["token", "new", f"team-{each}"]) for each in "ab"]
-
-    path = tmp_path / "tokens.toml"
-    path.write_text("".join(result.stderr for result in results))
-    tokens = TokenFile(path)
-    callers = [tokens.caller_of(result.stdout.strip()) for result in results]
-    assert [caller.grant.name for caller in callers if caller] == ["team-a", "team-b"]

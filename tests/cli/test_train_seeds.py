@@ -104,24 +104,6 @@ def test_other_options_are_not_mixed_with_those_of_before(tmp_path: Path) -> Non
     assert "other options: options" in output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--seeds", "2", "--resume"], "leave out --resume"),
-        (["--against", "half"], "give --seeds"),
-        (["--seeds", "2", "--against", "tiny"], "--against tiny is the recipe itself"),
-        (["--seeds", "2", "--seed", str(2**32 - 1)], "end above 4,294,967,295"),
-        (["--seeds", "2", "--against", "hafl"], "no recipe 'hafl'; did you mean half?"),
-    ],
-)
-def test_conflicting_options_are_refused(tmp_path: Path, arguments: list[str], says: str) -> None:
-    status, output = run("tiny", "--folder", str(tmp_path), *arguments)
-
-    assert status
-    assert says in " ".join(output.split())
-    assert not (tmp_path / FILE_NAME).exists()
-
-
 def test_a_run_ends_with_the_command_that_began_it(tmp_path: Path) -> None:
     """A killed command leaves no training that would continue in the next run's folder."""
     queue = subprocess.Popen(

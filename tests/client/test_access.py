@@ -110,13 +110,6 @@ def test_a_file_that_cannot_be_read_is_named_with_its_variable(
         assert f"correct {variable}, which names it" in str(caught.value)
 
 
-def test_half_of_a_certificate_is_refused() -> None:
-    with pytest.raises(ValueError, match="key"):
-        Access(authority=b"ca", certificate=b"crt")
-    with pytest.raises(ValueError, match="authority"):
-        Access(certificate=b"crt", key=b"key")
-
-
 @pytest.mark.parametrize("end", ["\n", "\u2028"])
 def test_whitespace_around_a_token_is_ignored(end: str) -> None:
     """A file's line end comes along with it, by `$(<file)` in other tools' words."""

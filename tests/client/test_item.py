@@ -29,15 +29,6 @@ def test_an_item_is_sent_as_its_tuple_is() -> None:
     ) == sent(("a", "a cup"), ("b", b"png", {"count": 3, "tags": ("x", "y")}), ("c", REGIONS))
 
 
-def test_an_item_has_one_content() -> None:
-    """Two would be two items; an empty text is one for the server to refuse."""
-    with pytest.raises(ValueError, match="'a' has several contents"):
-        Item("a", text="a cup", image=b"png")
-    assert Item("a", text="").content == ""
-    assert Item("a", image=b"").content == b""
-    assert Item("a").content is None
-
-
 async def by_client(
     address: str, items: Iterable[NewItem], tell: Callable[[IngestProgress], None]
 ) -> int:
