@@ -2,7 +2,7 @@
 
 import asyncio
 
-from encoder_svc.assembly import encoder_room
+from encoder_svc.assembly import encoder_service
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.arguments import load_or_exit
@@ -13,8 +13,8 @@ from tandem.chassis.tls import load_identity_or_exit
 async def main(settings: EncoderSettings) -> None:
     """Serves until SIGTERM or SIGINT."""
     identity = load_identity_or_exit()
-    async with encoder_room(settings, identity) as room:
-        await serve(settings, room, identity=identity, guard=load_guard_or_exit(identity))
+    async with encoder_service(settings, identity) as service:
+        await serve(settings, service, identity=identity, guard=load_guard_or_exit(identity))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from encoder_svc.settings import EncoderSettings
 from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.process.threads import started_threads
-from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.serve.service import Service
 from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity
 from tandem.encoding.encoder import ModelEncoder
@@ -33,10 +33,10 @@ from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 
 
 @asynccontextmanager
-async def encoder_room(
+async def encoder_service(
     settings: EncoderSettings, identity: Identity | None
-) -> AsyncIterator[ServiceRoom]:
-    """Yields the room, whose `close` must be awaited before this is left."""
+) -> AsyncIterator[Service]:
+    """Yields the service, whose `close` must be awaited before this is left."""
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     manifest.verify_tokenizers(repository)
@@ -65,7 +65,7 @@ async def encoder_room(
             note_model("encoder", version.describe())
             await queries.check()
 
-        yield ServiceRoom(
+        yield Service(
             name="encoder",
             register=register,
             service_names=[

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from index_svc.assembly import index_room
+from index_svc.assembly import index_service
 from index_svc.settings import IndexSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.arguments import load_or_exit
@@ -23,10 +23,10 @@ async def main() -> None:
     guard = load_guard_or_exit(identity)
     note_shard("index", settings.shard_number, settings.shard_count)
     try:
-        opened = index_room(settings)
+        opened = index_service(settings)
     except (StoreRefused, SettingsError) as error:
         sys.exit(f"index_svc: {error}")
-    await serve(settings, opened.room, identity=identity, guard=guard)
+    await serve(settings, opened.service, identity=identity, guard=guard)
 
 
 if __name__ == "__main__":

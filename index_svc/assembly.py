@@ -7,11 +7,11 @@ from pathlib import Path
 import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
-from index_svc.corrupt_shard import corrupt_room
+from index_svc.corrupt_shard import corrupt_service
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard_settings import shard_settings
-from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError
 from tandem.item_store.item_store import ItemStore
 from tandem.item_store.verdict import damage_of
@@ -26,21 +26,21 @@ from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 
 
 @dataclass(frozen=True, slots=True)
-class IndexRoom:
-    """A shard's room; without shard and store if the store is damaged."""
+class OpenedShard:
+    """A shard's service; without shard and store if the store is damaged."""
 
-    room: ServiceRoom
+    service: Service
     shard: StoredShard | None = None
     store: ItemStore | None = None
 
 
-def index_room(settings: IndexSettings) -> IndexRoom:
+def index_service(settings: IndexSettings) -> OpenedShard:
     """Opens the store; raises StoreRefused, and SettingsError for a GPU that is missing."""
     # Searches already run in parallel; FAISS's own threads would only contend with them.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)
     if damage := damage_of(path, settings.checked_at_start_bytes):
-        return IndexRoom(corrupt_room(settings, damage))
+        return OpenedShard(corrupt_service(settings, damage))
     store = ItemStore.open(
         path,
         settings.shard_number,
@@ -49,7 +49,7 @@ def index_room(settings: IndexSettings) -> IndexRoom:
         allow_any_file_system=settings.allow_any_file_system,
     )
     shard = StoredShard(store, path, shard_settings(settings, _gpu_number(settings)))
-    return IndexRoom(_room(settings, shard), shard, store)
+    return OpenedShard(_service(settings, shard), shard, store)
 
 
 def _gpu_number(settings: IndexSettings) -> int | None:
@@ -63,7 +63,7 @@ def _gpu_number(settings: IndexSettings) -> int | None:
     return settings.gpu_number
 
 
-def _room(settings: IndexSettings, shard: StoredShard) -> ServiceRoom:
+def _service(settings: IndexSettings, shard: StoredShard) -> Service:
     threads = faiss_threads(settings.thread_count, "shard")
     stage = LocalShard(shard, threads)
     servicer = IndexServicer(stage, shard_map_version=settings.shard_map_version)
@@ -83,7 +83,7 @@ def _room(settings: IndexSettings, shard: StoredShard) -> ServiceRoom:
         await asyncio.to_thread(threads.shutdown)
         await asyncio.to_thread(shard.close)
 
-    return ServiceRoom(
+    return Service(
         name="index",
         register=register,
         service_names=[

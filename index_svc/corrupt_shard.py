@@ -8,7 +8,7 @@ import grpc
 
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
-from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.serve.service import Service
 from tandem.chassis.telemetry.log import get_logger
 from tandem.errors import ServiceUnavailable
 from tandem.shard.metrics import SHARD_CORRUPT
@@ -21,8 +21,8 @@ log = get_logger()
 _LOGGED_COUNT = 5
 
 
-def corrupt_room(settings: IndexSettings, damage: Sequence[str]) -> ServiceRoom:
-    """Returns a room that refuses every call; its health stays NOT_SERVING.
+def corrupt_service(settings: IndexSettings, damage: Sequence[str]) -> Service:
+    """Returns a service that refuses every call; its health stays NOT_SERVING.
 
     TLS and tokens apply as for a sound shard, so unauthorised callers learn nothing. The process
     stays up, so that callers get the reason and no supervisor restarts it in vain.
@@ -42,7 +42,7 @@ def corrupt_room(settings: IndexSettings, damage: Sequence[str]) -> ServiceRoom:
     async def close() -> None:
         pass
 
-    return ServiceRoom(
+    return Service(
         name="index",
         register=register,
         service_names=[pb.DESCRIPTOR.services_by_name["IndexService"].full_name],

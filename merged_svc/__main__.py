@@ -10,7 +10,7 @@ import os
 import sys
 
 from merged_svc.hosted_gateway import hosted_gateway
-from merged_svc.hosted_rooms import hosted_rooms
+from merged_svc.hosted_services import hosted_services
 from orchestrator_svc.assembly import downstream
 from orchestrator_svc.serving import serve_searches
 from orchestrator_svc.settings import OrchestratorSettings
@@ -28,9 +28,9 @@ async def main(settings: OrchestratorSettings) -> None:
     keep_files_private()
     identity = load_identity_or_exit()
     gateway = hosted_gateway(os.environ, identity)
-    async with hosted_rooms(settings, identity, os.environ) as rooms:
-        stages = downstream(settings, identity, rooms.hosted)
-        await serve_searches(settings, identity, stages, rooms.start, gateway)
+    async with hosted_services(settings, identity, os.environ) as services:
+        stages = downstream(settings, identity, services.hosted)
+        await serve_searches(settings, identity, stages, services.start, gateway)
 
 
 if __name__ == "__main__":

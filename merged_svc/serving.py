@@ -11,7 +11,7 @@ from orchestrator_svc.assembly import SERVICE_NAMES, make_servicers
 from orchestrator_svc.settings import IN_PROCESS, OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import AttachedServer, serve
-from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import load
 from tandem.chassis.telemetry.log import configure, load_log_level_or_exit
 from tandem.chassis.tls import Identity, load_identity_or_exit
@@ -73,7 +73,7 @@ async def _serve(
 
     await serve(
         settings,
-        ServiceRoom(
+        Service(
             name="orchestrator",
             register=make_servicers(settings, stages.orchestrator).register,
             service_names=SERVICE_NAMES,

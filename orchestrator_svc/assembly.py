@@ -19,7 +19,7 @@ from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
 from tandem.remote.startup import Check, check_serving
 from tandem.search.assembly import Stages, guarded_stages
-from tandem.search.contents.content_room import ContentBudget
+from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 from tandem.v1.content_service_pb2_grpc import add_ContentServiceServicer_to_server

@@ -21,7 +21,7 @@ from tandem.contract.search.answer_wire import (
 from tandem.contract.search.documents import document_query_from_proto, scored_to_proto
 from tandem.contract.search.query_wire import truncation_policy_from_proto
 from tandem.errors import TandemError
-from tandem.search.contents.content_room import ContentBudget
+from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
 from tandem.stages.items import FetchedItem
 from tandem.v1 import content_pb2, content_service_pb2_grpc, index_service_pb2

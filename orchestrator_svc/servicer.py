@@ -16,7 +16,7 @@ from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_pro
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import page_query_from_proto, query_from_proto
 from tandem.errors import CursorInvalid, TandemError
-from tandem.search.contents.content_room import ContentBudget
+from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
 from tandem.v1 import search_service_pb2, search_service_pb2_grpc
 

@@ -6,7 +6,7 @@ from orchestrator_svc.assembly import SERVICE_NAMES, Downstream, make_servicers
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import AttachedServer, serve
-from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.serve.service import Service
 from tandem.chassis.tls import Identity
 from tandem.remote.startup import Dependencies
 from tandem.search.assembly import make_orchestrator
@@ -38,7 +38,7 @@ async def serve_searches(
 
     await serve(
         settings,
-        ServiceRoom(
+        Service(
             name="orchestrator",
             register=servicers.register,
             service_names=SERVICE_NAMES,

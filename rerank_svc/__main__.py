@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from rerank_svc.assembly import rerank_room
+from rerank_svc.assembly import rerank_service
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.arguments import load_or_exit
@@ -18,8 +18,8 @@ async def main(settings: RerankSettings) -> None:
     """Serves until SIGTERM or SIGINT."""
     identity = load_identity_or_exit()
     note_shard("rerank", settings.shard_number, settings.shard_count)
-    async with rerank_room(settings, identity) as room:
-        await serve(settings, room, identity=identity, guard=load_guard_or_exit(identity))
+    async with rerank_service(settings, identity) as service:
+        await serve(settings, service, identity=identity, guard=load_guard_or_exit(identity))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from rerank_svc.shard_items import open_shard_items
 from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.process.threads import started_threads
-from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.telemetry.tracing import trace_headers
@@ -70,16 +70,16 @@ async def connected_model(
 
 
 @asynccontextmanager
-async def rerank_room(
+async def rerank_service(
     settings: RerankSettings,
     identity: Identity | None,
     shared_store: Callable[[], ItemStore] | None = None,
     shared_model: ServedModel | None = None,
-) -> AsyncIterator[ServiceRoom]:
-    """Yields the room, whose `close` must be awaited before this is left.
+) -> AsyncIterator[Service]:
+    """Yields the service, whose `close` must be awaited before this is left.
 
     In index_svc's process `shared_store` returns its store, which LMDB opens once in a process; the
-    room then does not close it. Rooms with one `shared_model` score a query's pairs together.
+    service then does not close it. Services with one `shared_model` score a query's pairs together.
     """
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
@@ -123,7 +123,7 @@ async def rerank_room(
                 if shared_store is None:
                     reranker.close()
 
-            yield ServiceRoom(
+            yield Service(
                 name="rerank",
                 register=register,
                 service_names=[

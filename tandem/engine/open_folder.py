@@ -152,7 +152,7 @@ def _shard_folders(data: DataFolder, shards: int | None) -> list[Path]:
 
 
 def _log_warnings_alone() -> None:
-    """Sends only warnings to stderr, unless the program configured the rooms' logging itself."""
+    """Sends only warnings to stderr, unless the program configured the logging itself."""
     if not structlog.is_configured():
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),

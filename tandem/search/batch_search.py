@@ -11,7 +11,7 @@ from tandem.contract.search.query import SearchQuery
 from tandem.errors import TandemError
 from tandem.search.calls.batching import BatchedEncoder, BatchedReranker, BatchedShard
 from tandem.search.calls.call_batcher import OpenSearches
-from tandem.search.contents.content_room import ContentRoom
+from tandem.search.contents.content_budget import AnswerBudget
 from tandem.search.rerank.adaptive_depth import DepthRules
 from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
 from tandem.search.search import Searcher, SearchServices
@@ -40,7 +40,7 @@ class BatchSearcher:
         running = OpenSearches(sum(not isinstance(query, TandemError) for query in queries))
         async with self._batching(running) as services:
             # One message carries all answers.
-            searcher = Searcher(services, self._depth_rules, ContentRoom())
+            searcher = Searcher(services, self._depth_rules, AnswerBudget())
 
             async def answer(query: SearchQuery | TandemError) -> SearchResult | TandemError:
                 if isinstance(query, TandemError):

@@ -15,7 +15,7 @@ from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.errors import CrossEncoderMissing, Uncalibrated
 from tandem.search.calls.fan_out import fan_out
 from tandem.search.calls.guarded import GuardedReranker, GuardedShard
-from tandem.search.contents.content_room import ContentRoom, Taking
+from tandem.search.contents.content_budget import AnswerBudget, Taking
 from tandem.search.contents.item_reads import fetched_items, with_contents
 from tandem.search.coverage import LastItemCounts, SearchCoverage, joined_coverage
 from tandem.search.cursors.cursor_wire import make_cursor, page_of
@@ -93,11 +93,11 @@ class Searcher:
         self,
         services: SearchServices,
         depth_rules: DepthRules,
-        content_room: ContentRoom | None = None,
+        content_budget: AnswerBudget | None = None,
     ) -> None:
-        """Shares one `content_room` among its answers; without it, each answer has its own."""
+        """Shares one `content_budget` among its answers; without it, each answer has its own."""
         self.services = services
-        self._content_room = content_room
+        self._answer_budget = content_budget
         self.depth_rules = depth_rules
         self._query_encoder = QueryEncoder(services.encoder, services.readers, services.shard_map)
         self._retriever = Retriever(
@@ -342,8 +342,8 @@ class Searcher:
         """Returns the contents, and reads only those that an earlier answer did not have."""
         known = search.contents
         wanted = dict.fromkeys(item.item_id for item in found)
-        room = self._content_room or ContentRoom()
-        async with room.taking(content_included=search.query.content_included) as taking:
+        budget = self._answer_budget or AnswerBudget()
+        async with budget.taking(content_included=search.query.content_included) as taking:
             for item_id in wanted.keys() & known.keys():
                 taking.take(known[item_id].size_bytes)
             unread = [item_id for item_id in wanted if item_id not in known]
@@ -362,7 +362,7 @@ class Searcher:
             item_ids = list(dict.fromkeys(item.item_id for item in page.items))
             included = query.content_included
             with timed_stage("fetch", laps):
-                async with ContentRoom().taking(content_included=included) as taking:
+                async with AnswerBudget().taking(content_included=included) as taking:
                     contents = await self._get(query.index_id, item_ids, deadline, taking)
             page = replace(page, items=tuple(with_contents(page.items, contents)))
         return replace(page, seconds=laps.stage_seconds())

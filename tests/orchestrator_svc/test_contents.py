@@ -11,9 +11,9 @@ import pytest
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.limits import MAX_MESSAGE_BYTES
-from tandem.search.contents import content_room, item_reads
-from tandem.search.contents.content_room import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
-from tandem.search.contents.content_room import ContentBudget, ContentHold, ContentRoom
+from tandem.search.contents import content_budget, item_reads
+from tandem.search.contents.content_budget import MAX_ANSWER_CONTENT_BYTES as MAX_ROOM_BYTES
+from tandem.search.contents.content_budget import AnswerBudget, ContentBudget, ContentHold
 from tandem.search.cursors.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
 from tandem.v1 import error_reason_pb2, search_cursor_pb2
 from tandem.v1 import index_service_pb2 as index_pb
@@ -31,7 +31,7 @@ LIMIT_BYTES = 48 * 2**10
 
 @pytest.fixture(autouse=True)
 def _limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content_room, "MAX_ANSWER_CONTENT_BYTES", LIMIT_BYTES)
+    monkeypatch.setattr(content_budget, "MAX_ANSWER_CONTENT_BYTES", LIMIT_BYTES)
 
 
 @pytest.fixture(name="behind")
@@ -263,7 +263,7 @@ def test_an_answer_has_room_for_its_contents_and_its_cursor() -> None:
 
 async def test_a_failed_answer_releases_its_room() -> None:
     """Otherwise one search of a batch could take the room of all others."""
-    room = ContentRoom(10)
+    room = AnswerBudget(10)
 
     async def take(*byte_counts: int) -> None:
         async with room.taking() as taking:

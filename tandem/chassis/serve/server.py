@@ -5,7 +5,7 @@ A service's `__main__` has this shape:
     async def main() -> None:
         settings = load_or_exit(IndexSettings, "INDEX_")
         ...
-        await serve(settings, room, identity=identity, guard=guard)
+        await serve(settings, service, identity=identity, guard=guard)
 
     asyncio.run(main())
 """
@@ -37,7 +37,7 @@ from tandem.chassis.process.memory import Trimmer, set_long_lived_aside
 from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.serve.grpc_server import GrpcServer
 from tandem.chassis.serve.process import host_of, open_metrics_port, prepare
-from tandem.chassis.serve.service import ServiceRoom, ServiceSettings
+from tandem.chassis.serve.service import Service, ServiceSettings
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.tls import Identity
 
@@ -65,7 +65,7 @@ class AttachedServer(Protocol):
 
 async def serve(
     settings: ServiceSettings,
-    room: ServiceRoom,
+    service: Service,
     *,
     identity: Identity | None = None,
     guard: Guard | None = None,
@@ -74,25 +74,25 @@ async def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains and returns, so that the process exits 0.
 
-    Health is NOT_SERVING until `room.warm` has returned (see `Health.watch`), and then follows
-    `room.ready`, a canary that runs every second. The drain calls `before_drain`, sets health to
+    Health is NOT_SERVING until `service.warm` has returned (see `Health.watch`), and then follows
+    `service.ready`, a canary that runs every second. The drain calls `before_drain`, sets health to
     NOT_SERVING, waits `drain_notice_seconds`, gives calls in flight `grace_seconds` before it
-    cancels them, and closes the room. With an `identity`, callers must present a certificate; the
-    metrics port, which has the probes too, is plain HTTP on the same host. Without a `guard`, every
-    caller is admitted. A server that is `attached` drains before the gRPC server.
+    cancels them, and closes the service. With an `identity`, callers must present a certificate;
+    the metrics port, which has the probes too, is plain HTTP on the same host. Without a `guard`,
+    every caller is admitted. A server that is `attached` drains before the gRPC server.
 
     Exits 1 if a port is not available, and at once if a server ends by itself; raises what
     `warm` raises other than `TandemError`.
     """
     guard = guard or Guard()
-    process = prepare(room.name)
+    process = prepare(service.name)
     try:
-        health = Health(room.name, room.service_names)
+        health = Health(service.name, service.service_names)
         server = await make_server(
-            room.name,
+            service.name,
             health,
-            room.register,
-            room.service_names,
+            service.register,
+            service.service_names,
             settings.admission_limits(),
             server_options(SERVER_OPTIONS, identity),
             guard,
@@ -109,21 +109,21 @@ async def serve(
         own_port = OwnPort(f"{host_of(settings.address)}:{port}", identity)
         probes = _Probes(health, heartbeat, own_port)
         metrics_server = open_metrics_port(
-            room.name, settings, process.registry, probes.is_live, probes.is_ready
+            service.name, settings, process.registry, probes.is_live, probes.is_ready
         )
         lasting = [asyncio.create_task(each) for each in (heartbeat.beat(), Trimmer().watch())]
 
         async def warm() -> None:
-            await room.warm()
+            await service.warm()
             set_long_lived_aside()
 
         try:
             await server.start()
             log.info("listening", address=settings.address, port=port)
-            warn_of_exposure(settings.address, room.service_names, identity, guard)
+            warn_of_exposure(settings.address, service.service_names, identity, guard)
             if attached is not None:
                 attached.start()
-            watching = health.watch(warm, room.ready)
+            watching = health.watch(warm, service.ready)
             await _until_stopped(process.stopping, watching, server, attached)
         finally:
             if before_drain is not None:
@@ -139,7 +139,7 @@ async def serve(
                 task.cancel()
             metrics_server.close()
     finally:
-        await room.close()
+        await service.close()
         await asyncio.to_thread(process.tracing.close)
     log.info("stopped")
 

@@ -14,7 +14,7 @@ from tandem.chassis.settings import setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceRoom:
+class Service:
     """Holds the servicers of one service, and how they start, answer a canary and close."""
 
     name: str

@@ -7,6 +7,6 @@
 - scan_precomp.py: SCAN's arrays
 - region_layouts.py: finds the reader of a path
 
-OSCAR's files of torch are read in modeling/image_sources/region_sources.py, because this room has
-no torch.
+OSCAR's files of torch are read in modeling/image_sources/region_sources.py, because torch is
+not used here.
 """

@@ -7,7 +7,7 @@ from tandem.contract.content import Encoding
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search.answer import FoundItem
-from tandem.search.contents.content_room import Taking
+from tandem.search.contents.content_budget import Taking
 from tandem.stages.items import FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.shard import Shard
 

@@ -11,7 +11,7 @@ from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ItemNotFound, TandemError
-from tandem.search.contents.content_room import ContentRoom
+from tandem.search.contents.content_budget import AnswerBudget
 from tandem.search.contents.item_reads import fetched_items
 from tandem.search.shard_map import ShardMap
 from tandem.stages.encoding import EncodePurpose, Encoder
@@ -47,7 +47,7 @@ class StoredContents:
         Raises ItemNotFound, and the errors of the shard, the encoder and the content.
         """
         [number] = self._shard_map.group(index_id, [item_id])
-        async with ContentRoom().taking() as taking:
+        async with AnswerBudget().taking() as taking:
             found = await fetched_items(self._shards[number], index_id, [item_id], deadline, taking)
         if item_id not in found or (content := found[item_id].content) is None:
             raise ItemNotFound(item_id=item_id)

@@ -10,7 +10,7 @@ from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE, check_batch_size
 from tandem.errors import IndexNotFound
 from tandem.search.calls.fan_out import fan_out
-from tandem.search.contents.content_room import ContentRoom, Taking
+from tandem.search.contents.content_budget import AnswerBudget, Taking
 from tandem.search.contents.item_reads import fetched_items
 from tandem.search.shard_map import ShardMap
 from tandem.stages.items import FetchedItem
@@ -42,7 +42,7 @@ class StoredItems:
                 fetched_items(self._shards[number], index_id, owned, deadline, taking)
             )
 
-        async with ContentRoom().taking() as taking:
+        async with AnswerBudget().taking() as taking:
             found = await fan_out(*(read(*entry, taking) for entry in owned_by.items()))
         parts = [each for each in found if each is not None]
         if not parts:

@@ -37,7 +37,7 @@ class IngestStream:
         A batch that is refused as a whole ends the stream with its error, after the answers to the
         batches before it; nothing after it is stored.
         """
-        room = asyncio.Semaphore(self._pending_batch_count)
+        places = asyncio.Semaphore(self._pending_batch_count)
         encoding: asyncio.Queue[asyncio.Task[EncodedItems] | None] = asyncio.Queue()
         tasks: set[asyncio.Task[EncodedItems]] = set()
         sequences: dict[int, int] = {}
@@ -47,12 +47,12 @@ class IngestStream:
 
         async def read() -> None:
             try:
-                await room.acquire()
+                await places.acquire()
                 async for request in requests:
                     task = asyncio.create_task(encode(request))
                     tasks.add(task)
                     encoding.put_nowait(task)
-                    await room.acquire()
+                    await places.acquire()
             finally:
                 encoding.put_nowait(None)
 
@@ -66,7 +66,7 @@ class IngestStream:
                     sequences[shard] = max(sequence, sequences.get(shard, 0))
                 yield _outcomes(ingested, encoded.batch, make_token(sequences, self._shard_map))
                 tasks.discard(task)
-                room.release()
+                places.release()
             await reading
         finally:
             for each in (reading, *tasks):

@@ -19,7 +19,7 @@ import grpc
 
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import serve
-from tandem.chassis.serve.service import ServiceRoom, ServiceSettings
+from tandem.chassis.serve.service import Service, ServiceSettings
 from tandem.chassis.telemetry.metrics import stage_histogram
 from tandem.errors import ModelUnavailable
 from tandem.v1 import search_service_pb2 as pb
@@ -70,7 +70,7 @@ async def main(settings: dict[str, str]) -> None:
             drain_notice_seconds=float(settings.get("drain_notice_seconds", "0")),
             grace_seconds=float(settings.get("grace_seconds", "5")),
         ),
-        ServiceRoom(
+        Service(
             name="lone",
             register=register,
             service_names=[SEARCH_SERVICE, *settings.get("also", "").split()],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gateway_svc.settings import IN_PROCESS, GatewaySettings
 from index_svc.settings import IndexSettings
-from merged_svc.hosted_rooms import SHARD_FIELD
+from merged_svc.hosted_services import SHARD_FIELD
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.health.health import LIVENESS
 from tandem.chassis.settings import SettingsError, load

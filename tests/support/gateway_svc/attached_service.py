@@ -14,7 +14,7 @@ from gateway_svc.serving import Gateway
 from gateway_svc.settings import GatewaySettings
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.serve.server import serve
-from tandem.chassis.serve.service import ServiceRoom, ServiceSettings
+from tandem.chassis.serve.service import Service, ServiceSettings
 from tandem.chassis.settings import load
 from tandem.chassis.telemetry.log import get_logger
 from tandem.v1 import search_service_pb2 as pb
@@ -43,7 +43,7 @@ async def main() -> None:
         ServiceSettings(
             address="127.0.0.1:0", metrics_port=0, drain_notice_seconds=0.0, grace_seconds=20.0
         ),
-        ServiceRoom(
+        Service(
             name="orchestrator",
             register=partial(add_SearchServiceServicer_to_server, ScriptedSearch(search)),
             service_names=[SEARCH_SERVICE],

@@ -44,7 +44,7 @@ from tandem.remote.shard import RemoteShard
 from tandem.search.assembly import Stages, guarded_stages
 from tandem.search.batch_search import BatchSearcher
 from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
-from tandem.search.contents.content_room import ContentBudget
+from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.index_list import IndexList

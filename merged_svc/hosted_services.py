@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from encoder_svc.assembly import encoder_room
+from encoder_svc.assembly import encoder_service
 from encoder_svc.settings import EncoderSettings
-from index_svc.assembly import IndexRoom, index_room
+from index_svc.assembly import OpenedShard, index_service
 from index_svc.settings import IndexSettings
 from merged_svc.hosted_stage import hosted_stage
-from merged_svc.operators_door import OperatorsDoor
+from merged_svc.operators_server import OperatorsServer
 from orchestrator_svc.assembly import Hosted
 from orchestrator_svc.settings import OrchestratorSettings, is_in_process
-from rerank_svc.assembly import connected_model, rerank_room
+from rerank_svc.assembly import connected_model, rerank_service
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.health.health import Health
-from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.telemetry.metrics import SERVING, note_build
 from tandem.chassis.tls import Identity
@@ -32,49 +32,49 @@ SHARD_FIELD = "{shard}"
 """Stands for the shard's number in STORE_PATH, which is one variable for all shards here."""
 
 
-class HostedRooms:
-    """Holds the rooms of this process, with a health of each."""
+class HostedServices:
+    """Holds the services of this process, with a health of each."""
 
     def __init__(self, identity: Identity | None, opened: AsyncExitStack) -> None:
-        """Closes all rooms with `opened`."""
+        """Closes all services with `opened`."""
         self._identity = identity
         self._opened = opened
         self.hosted: dict[str, Hosted] = {}
-        """The stages of the rooms, by the rooms' names."""
+        """The stages of the services, by the services' names."""
         self._starts: list[Callable[[], Awaitable[None]]] = []
         self._watches: list[asyncio.Task[None]] = []
         self._serving: dict[str, dict[str, bool]] = {}
 
     async def start(self) -> None:
-        """Opens the operators' doors and begins the canaries, the first time that it is called."""
+        """Opens the operators' servers and begins the canaries; a second call does nothing."""
         starts, self._starts = self._starts, []
         for start in starts:
             await start()
 
-    def add(self, name: str, room: ServiceRoom) -> Health:
-        """Makes a room callable as `name`."""
-        health = Health(room.name, room.service_names, self._note(room.name, name))
+    def add(self, name: str, service: Service) -> Health:
+        """Makes a service callable as `name`."""
+        health = Health(service.name, service.service_names, self._note(service.name, name))
         health.begin()
-        note_build(room.name)
+        note_build(service.name)
         check = partial(_check_serving, name, health)
-        self.hosted[name] = Hosted(hosted_stage(room.stage, room.name), check)
-        self._opened.push_async_callback(room.close)
+        self.hosted[name] = Hosted(hosted_stage(service.stage, service.name), check)
+        self._opened.push_async_callback(service.close)
         self._opened.callback(health.leave)
-        self._starts.append(partial(self._watch, health, room))
+        self._starts.append(partial(self._watch, health, service))
         return health
 
-    def add_shard(self, name: str, settings: IndexSettings, address: str) -> IndexRoom:
-        """Opens a shard, callable as `name`, with a door for its operators at the address."""
-        opened = index_room(settings)
-        health = self.add(name, opened.room)
-        note_shard(opened.room.name, settings.shard_number, settings.shard_count)
-        door = OperatorsDoor(opened.room, health, self._identity)
-        self._starts.append(partial(door.open, address, settings.admission_limits()))
-        self._opened.push_async_callback(partial(door.close, settings.grace_seconds))
+    def add_shard(self, name: str, settings: IndexSettings, address: str) -> OpenedShard:
+        """Opens a shard, callable as `name`, with a server for its operators at the address."""
+        opened = index_service(settings)
+        health = self.add(name, opened.service)
+        note_shard(opened.service.name, settings.shard_number, settings.shard_count)
+        server = OperatorsServer(opened.service, health, self._identity)
+        self._starts.append(partial(server.open, address, settings.admission_limits()))
+        self._opened.push_async_callback(partial(server.close, settings.grace_seconds))
         return opened
 
     async def end_watches(self) -> None:
-        """Ends the canaries; raises what made a room unable to start, such as StoreRefused."""
+        """Ends the canaries; raises what made a service unable to start, such as StoreRefused."""
         for watch in self._watches:
             watch.cancel()
         ends = await asyncio.gather(*self._watches, return_exceptions=True)
@@ -82,18 +82,18 @@ class HostedRooms:
             if isinstance(end, Exception):
                 raise end
 
-    async def _watch(self, health: Health, room: ServiceRoom) -> None:
-        watch = asyncio.create_task(health.watch(room.warm, room.ready))
+    async def _watch(self, health: Health, service: Service) -> None:
+        watch = asyncio.create_task(health.watch(service.warm, service.ready))
         watch.add_done_callback(self._watch_ended)
         self._watches.append(watch)
 
     def _watch_ended(self, watch: asyncio.Task[None]) -> None:
-        """Stops the process if a room cannot start, as its own process would end."""
+        """Stops the process if a service cannot start, as its own process would end."""
         if not watch.cancelled() and watch.exception() is not None:
             signal.raise_signal(signal.SIGTERM)
 
     def _note(self, service: str, name: str) -> Callable[[bool], object]:
-        """Returns what sets `tandem_serving` of a service: 1 if all of its rooms are serving."""
+        """Returns what sets `tandem_serving` of a service: 1 if each of its shards is serving."""
         serving = self._serving.setdefault(service, {})
 
         def note(is_serving: bool) -> None:
@@ -104,26 +104,28 @@ class HostedRooms:
 
 
 @asynccontextmanager
-async def hosted_rooms(
+async def hosted_services(
     settings: OrchestratorSettings, identity: Identity | None, environ: Mapping[str, str]
-) -> AsyncIterator[HostedRooms]:
-    """Yields the rooms whose addresses are in-process.
+) -> AsyncIterator[HostedServices]:
+    """Yields the services whose addresses are in-process.
 
     Raises SettingsError for invalid ENCODER_…, INDEX_… and RERANK_… variables, and StoreRefused.
     """
     async with AsyncExitStack() as opened:
-        rooms = HostedRooms(identity, opened)
+        services = HostedServices(identity, opened)
         if is_in_process(settings.encoder_address):
             encoder = load(EncoderSettings, "ENCODER_", environ)
-            rooms.add("encoder", await opened.enter_async_context(encoder_room(encoder, identity)))
-        shards: dict[int, IndexRoom] = {}
+            services.add(
+                "encoder", await opened.enter_async_context(encoder_service(encoder, identity))
+            )
+        shards: dict[int, OpenedShard] = {}
         count = len(settings.index_addresses)
         for number, address in enumerate(settings.index_addresses):
             if is_in_process(address):
                 variables = _of_shard("INDEX_", environ, number, count)
                 index = load(IndexSettings, "INDEX_", variables)
                 _check_shard_map(index, settings)
-                shards[number] = rooms.add_shard(
+                shards[number] = services.add_shard(
                     f"index-{number}", index, address.partition("@")[2]
                 )
         model: ServedModel | None = None
@@ -135,11 +137,11 @@ async def hosted_rooms(
                     model = await opened.enter_async_context(connected_model(own, identity))
                 store = shards[number].store if number in shards else None
                 shared = partial(_shared, store) if store is not None else None
-                room = rerank_room(own, identity, shared, model)
-                rooms.add(f"rerank-{number}", await opened.enter_async_context(room))
+                service = rerank_service(own, identity, shared, model)
+                services.add(f"rerank-{number}", await opened.enter_async_context(service))
                 note_shard("rerank", number, count)
-        opened.push_async_callback(rooms.end_watches)
-        yield rooms
+        opened.push_async_callback(services.end_watches)
+        yield services
 
 
 def _check_shard_map(index: IndexSettings, settings: OrchestratorSettings) -> None:

@@ -107,7 +107,7 @@ class ContentHold:
         self._held_bytes = 0
 
 
-class ContentRoom:
+class AnswerBudget:
     """Limits the contents of one answer, or of the answers of one batch together.
 
     Contents are taken from here before they are used, so no caller makes us hold more.
@@ -139,10 +139,10 @@ class ContentRoom:
 
 
 class Taking:
-    """Takes room for one answer."""
+    """Takes bytes for one answer."""
 
-    def __init__(self, room: ContentRoom, *, content_included: bool) -> None:
-        self._room = room
+    def __init__(self, budget: AnswerBudget, *, content_included: bool) -> None:
+        self._budget = budget
         self.content_included = content_included
         """Or else the answer has the items' attributes alone."""
         self.taken_bytes = 0
@@ -159,5 +159,5 @@ class Taking:
         """Takes the bytes that were read, after a reservation or not; raises AnswerTooLarge."""
         if reserved_bytes and (hold := _current_hold.get()) is not None:
             hold.give(reserved_bytes - byte_count)
-        self._room.take(byte_count)
+        self._budget.take(byte_count)
         self.taken_bytes += byte_count

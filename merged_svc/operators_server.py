@@ -10,16 +10,16 @@ from tandem.chassis.calls.credentials import server_options
 from tandem.chassis.capacity.admission import AdmissionLimits
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.server import bind, make_server
-from tandem.chassis.serve.service import ServiceRoom
+from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import Identity
 
 
-class OperatorsDoor:
-    """A server with the room's own servicers, tokens, certificates and limits."""
+class OperatorsServer:
+    """A server with the service's own servicers, tokens, certificates and limits."""
 
-    def __init__(self, room: ServiceRoom, health: Health, identity: Identity | None) -> None:
-        self._room = room
+    def __init__(self, service: Service, health: Health, identity: Identity | None) -> None:
+        self._service = service
         self._health = health
         self._identity = identity
         self._server: grpc.aio.Server | None = None
@@ -29,10 +29,10 @@ class OperatorsDoor:
         if not address:
             return
         server = await make_server(
-            self._room.name,
+            self._service.name,
             self._health,
-            self._room.register,
-            self._room.service_names,
+            self._service.register,
+            self._service.service_names,
             limits,
             server_options(SERVER_OPTIONS, self._identity),
             load_guard_or_exit(self._identity),

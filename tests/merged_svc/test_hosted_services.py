@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from merged_svc.hosted_rooms import HostedRooms, hosted_rooms
+from merged_svc.hosted_services import HostedServices, hosted_services
 from orchestrator_svc.assembly import downstream
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.settings import SettingsError
@@ -31,10 +31,10 @@ def stored(folder: Path, number: int) -> None:
 
 
 async def asked(
-    rooms: HostedRooms, settings: OrchestratorSettings, number: int
+    services: HostedServices, settings: OrchestratorSettings, number: int
 ) -> ShardDescription:
     """Returns what a shard says of the index, as the orchestrator asks."""
-    behind = downstream(settings, None, rooms.hosted)
+    behind = downstream(settings, None, services.hosted)
     try:
         return await behind.stages.shards[number].describe_index(INDEX_ID, Deadline.after(60.0))
     finally:
@@ -58,13 +58,13 @@ async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: P
         "INDEX_STORE_MAP_BYTES": str(64 << 20),
     }
 
-    async with hosted_rooms(settings, None, environ) as rooms:
-        await rooms.start()
+    async with hosted_services(settings, None, environ) as services:
+        await services.start()
         async with asyncio.timeout(60):
-            while not await is_loaded(rooms):  # noqa: ASYNC110 (nothing tells it)
+            while not await is_loaded(services):  # noqa: ASYNC110 (nothing tells it)
                 await asyncio.sleep(0.01)
         with pytest.raises(ServiceUnavailable, match=r"shard corrupt: restore .*shard-1"):
-            await asked(rooms, settings, 1)
+            await asked(services, settings, 1)
         assert REGISTRY.get_sample_value("tandem_serving", {"service": "index"}) == 0
         assert items_of("0") == 200
         corrupt = [
@@ -74,7 +74,7 @@ async def test_a_damaged_shard_refuses_by_name_and_the_other_answers(tmp_path: P
         assert corrupt == [0, 1]
         info = {"service": "index", "shard": "1", "shard_count": "2"}
         assert REGISTRY.get_sample_value("tandem_shard_info", info) == 1
-        checks = {name: hosted.check for name, hosted in rooms.hosted.items()}
+        checks = {name: hosted.check for name, hosted in services.hosted.items()}
         dependencies = Dependencies(checks, wait_seconds=60.0)
         with pytest.raises(ServiceUnavailable, match=r"index-1 .*not serving yet"):
             await dependencies.check()
@@ -88,13 +88,13 @@ async def test_shards_of_this_process_have_the_orchestrators_map() -> None:
         shard_map_version=2,
     )
     with pytest.raises(SettingsError, match="INDEX_SHARD_MAP_VERSION is 1"):
-        async with hosted_rooms(settings, None, {"INDEX_STORE_PATH": "unopened"}):
+        async with hosted_services(settings, None, {"INDEX_STORE_PATH": "unopened"}):
             pass
 
 
-async def is_loaded(rooms: HostedRooms) -> bool:
+async def is_loaded(services: HostedServices) -> bool:
     """Returns whether the sound shard is serving."""
-    return await rooms.hosted["index-0"].check() is None
+    return await services.hosted["index-0"].check() is None
 
 
 def items_of(shard: str) -> float | None:
