@@ -41,8 +41,7 @@ from tandem.contract.content import (
     TextUse,
     TruncationPolicy,
 )
-from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.hybrid import HybridFusion, HybridRank
+from tandem.contract.fusion import FusionMethod, HybridFusion, HybridRank
 from tandem.contract.index_description import DirectionRecall, IndexPart, IndexSummary, ShardIndex
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription

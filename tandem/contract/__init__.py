@@ -1,9 +1,9 @@
 """Defines the types and rules of the public contract.
 
-content, modality             texts and images; regions, region_wire: a detector's regions
+content, modality             texts and images; regions: a detector's regions
 filtering/                    attributes, and filters over them
 search/                       what is asked of a search, and what it answers
-fusion_method, hybrid         how two lists or two scores become one
+fusion                        how two lists or two scores become one
 index_description             an index on a shard; search_path: how a shard searched
 model_description             a model and its limits; inference_cost: what it cost
 methods                       the methods of the contract, and who may call them

@@ -1,4 +1,4 @@
-"""Defines a detector's regions of an image as a content, and their form in stores and digests.
+"""Defines a detector's regions of an image as a content, and their form in stores and messages.
 
 Bytes only, because the SDK has no numpy; tandem/pictures/region_vectors.py reads the numbers.
 """
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, SupportsFloat
 
 from tandem.contract.modality import Modality
+from tandem.contract.same_fields import of_same_fields, same_fields
 from tandem.errors import RegionsInvalid
+from tandem.v1 import content_pb2
 
 MAX_REGION_COUNT: Final = 256
 MAX_FEATURE_WIDTH: Final = 16_384
@@ -118,6 +120,16 @@ def checked_region_content(content: RegionContent) -> RegionContent:
             why=f"boxes have {len(content.boxes):,} bytes instead of {_BOX_BYTES} a region"
         )
     return content
+
+
+def regions_to_proto(content: RegionContent) -> content_pb2.RegionContent:
+    """Raises RegionsInvalid for regions that do not fit their counts."""
+    return content_pb2.RegionContent(**same_fields(checked_region_content(content)))
+
+
+def regions_from_proto(message: content_pb2.RegionContent) -> RegionContent:
+    """Raises RegionsInvalid for regions that do not fit their counts."""
+    return checked_region_content(of_same_fields(RegionContent, message))
 
 
 def _rows(name: str, rows: Iterable[Sequence[SupportsFloat]]) -> list[list[float]]:

@@ -9,7 +9,7 @@ from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.capacity.single_flight_cache import Computation
 from tandem.contract.content import ImageTokens, Tokens
 from tandem.contract.deadline import Deadline
-from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.fusion import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.errors import (

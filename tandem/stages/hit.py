@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
-from tandem.contract.hybrid import HybridRank
+from tandem.contract.fusion import HybridRank
 
 
 @dataclass(frozen=True, slots=True)

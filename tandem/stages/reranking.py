@@ -8,7 +8,7 @@ import numpy as np
 
 from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
-from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.fusion import FusionMethod
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K, check_batch_size

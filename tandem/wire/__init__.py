@@ -22,7 +22,7 @@ from tandem.contract.content import (
     TextTokens,
     Tokens,
 )
-from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.fusion import FusionMethod
 from tandem.contract.search import answer_wire, query_wire
 from tandem.errors import (
     EmbeddingInvalid,

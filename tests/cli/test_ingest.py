@@ -17,7 +17,7 @@ from tandem.cli.corpora.corpora import index_of
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.contract.filtering.attribute_wire import attributes_from_proto
 from tandem.contract.identifiers import check_index_id
-from tandem.contract.region_wire import regions_from_proto
+from tandem.contract.regions import regions_from_proto
 from tandem.corpus.emoji import open_drawings
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.scenes.scene import Layout

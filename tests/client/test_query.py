@@ -8,8 +8,7 @@ import pytest
 
 from tandem.client import GivenEncoding, Query, QueryPart, Search, SearchOptions, StoredItem
 from tandem.contract.content import Modality, TruncationPolicy
-from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.hybrid import HybridFusion
+from tandem.contract.fusion import FusionMethod, HybridFusion
 from tandem.contract.search.query import SearchQuery
 from tandem.contract.search.query_wire import searched_to_proto
 from tandem.errors import (

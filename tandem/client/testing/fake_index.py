@@ -23,7 +23,7 @@ from tandem.client.testing.fake_words import (
 )
 from tandem.contract.content import Content, Modality, TextContent
 from tandem.contract.filtering.filters import holds
-from tandem.contract.hybrid import HybridRank
+from tandem.contract.fusion import HybridRank
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K, check_k
 from tandem.contract.search.answer import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tandem.contract.content import Content, Modality, TextUse
 from tandem.contract.filtering.attributes import Attributes
-from tandem.contract.hybrid import HybridRank
+from tandem.contract.fusion import HybridRank
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import relevance
 from tandem.contract.search.answer_names import (

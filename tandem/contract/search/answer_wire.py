@@ -12,10 +12,9 @@ from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.duration_wire import duration_from_proto, duration_to_proto
 from tandem.contract.filtering.attribute_wire import attributes_to_proto, value_from_proto
 from tandem.contract.filtering.attributes import Attributes
-from tandem.contract.hybrid import hybrid_rank_from_proto, hybrid_rank_to_proto
+from tandem.contract.fusion import hybrid_rank_from_proto, hybrid_rank_to_proto
 from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
-from tandem.contract.region_wire import regions_from_proto, regions_to_proto
-from tandem.contract.regions import RegionContent
+from tandem.contract.regions import RegionContent, regions_from_proto, regions_to_proto
 from tandem.contract.search.answer import (
     Coverage,
     Explanation,

@@ -17,8 +17,7 @@ from typing_extensions import Self
 from tandem.contract.content import Content, Modality, TextContent, TruncationPolicy
 from tandem.contract.filtering.attribute_wire import CheckedFilter
 from tandem.contract.filtering.filters import Filter
-from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.hybrid import HybridFusion
+from tandem.contract.fusion import FusionMethod, HybridFusion
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_KEYWORDS_BYTES, MAX_RERANK_K, MAX_RETRIEVE_K, check_k
 from tandem.errors import QueryInvalid, RankingInvalid, TruncationPolicyInvalid

@@ -16,8 +16,7 @@ from google.protobuf.message import Message
 from tandem.contract.content import Content, Modality, TruncationPolicy
 from tandem.contract.filtering.attribute_wire import CheckedFilter, checked_filter, filter_to_proto
 from tandem.contract.filtering.filter_expression import parse_filter
-from tandem.contract.fusion_method import FusionMethod
-from tandem.contract.hybrid import HybridFusion
+from tandem.contract.fusion import FusionMethod, HybridFusion
 from tandem.contract.search.answer_wire import (
     content_from_proto,
     content_to_proto,

@@ -18,7 +18,7 @@ from tandem.contract.content import (
     TextContent,
 )
 from tandem.contract.deadline import Deadline
-from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.fusion import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.contract.regions import RegionContent

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from google.protobuf.message import DecodeError
 
 from tandem.contract.content import Modality
-from tandem.contract.hybrid import HybridRank, hybrid_rank_from_proto, hybrid_rank_to_proto
+from tandem.contract.fusion import HybridRank, hybrid_rank_from_proto, hybrid_rank_to_proto
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K, check_k
 from tandem.contract.search.answer import NO_SECONDS, FoundItem, SearchResult, ordering_stage

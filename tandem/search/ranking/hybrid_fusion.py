@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tandem.contract.hybrid import HybridFusion, HybridRank
+from tandem.contract.fusion import HybridFusion, HybridRank
 from tandem.contract.search.query import HybridRule
 from tandem.stages.hit import Hit, KeywordHit
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
-from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.fusion import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import AdaptiveDepthRule
 from tandem.contract.search.answer import RerankSummary

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.fusion import FusionMethod
 from tandem.contract.search.query import RankingRule
 from tandem.evaluation import fusion as evaluated
 from tandem.search.ranking.fusion import Fusion

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem.contract.hybrid import HybridFusion, HybridRank
+from tandem.contract.fusion import HybridFusion, HybridRank
 from tandem.contract.search.query import HybridRule
 from tandem.search.ranking.hybrid_fusion import (
     distribution_scores,

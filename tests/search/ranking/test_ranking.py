@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.contract.content import Modality, TextContent
-from tandem.contract.fusion_method import FusionMethod
+from tandem.contract.fusion import FusionMethod
 from tandem.contract.search.answer import FoundItem
 from tandem.contract.search.answer_names import OrderedBy
 from tandem.contract.search.query import Depth, RankingRule, SearchQuery, WeightedPart

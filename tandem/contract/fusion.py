@@ -1,4 +1,4 @@
-"""Describes hybrid searches (`tandem.v1.HybridSearch`). Pure Python."""
+"""Lists the ways to fuse scores and lists, and describes hybrid searches. Pure Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from dataclasses import dataclass
 
 from tandem.contract.same_fields import of_same_fields, same_fields
 from tandem.v1 import search_service_pb2 as pb
+
+
+class FusionMethod(enum.Enum):
+    """The contract's methods of score fusion (Geigle et al. 2022, section 6)."""
+
+    CROSS_ENCODER = "cross_encoder"
+    ADD = "add"
+    NORMALISED_ADD = "normalised_add"
+    LOGIT_ADD = "logit_add"
+    """Adds the logit itself, as BLIP's authors do (train_retrieval.py of salesforce/BLIP)."""
 
 
 class HybridFusion(enum.Enum):
