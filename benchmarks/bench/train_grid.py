@@ -191,7 +191,8 @@ QUESTIONS = {
     ),
     "unseen_concepts": Question(
         "emoji of unseen concepts",
-        f"emoji --split test {EMOJI}",
+        # Some drawings of other concepts are the same file, which evaluate counts as trained on.
+        f"emoji --split test --allow-trained {EMOJI}",
         SYSTEMS_ON_EMOJI,
     ),
     "every_pair_of_style": Question(
