@@ -3,7 +3,7 @@
     python -m benchmarks.structure [PART ...] [--tree FOLDER]
 
 Prints one JSON line and a table of all parts or those named: `lines`, `folders`, `imports`,
-`generated`, `search`, `tests`. The code of another `--tree` runs with this environment. The search
+`core`, `generated`, `search`, `tests`. The code of another `--tree` runs with this environment. The search
 is one of `tandem.Engine` over random weights; a profile function notes each file that runs.
 """
 
@@ -146,6 +146,45 @@ def _package_of_module(name: str) -> str:
     return ".".join(parts[: 2 if parts[0] == "tandem" else 1])
 
 
+_CORE: Final = (
+    "contract encoding inference item_store pictures repository reranking search shard stages texts "
+    "wire"
+).split()
+_SERVICES: Final = ("encoder_svc", "index_svc", "rerank_svc", "orchestrator_svc")
+
+
+def core(tree: Path) -> Figures:
+    """Counts what the core of a search imports, and what the four services import to serve."""
+    graph = grimp.build_graph(
+        "tandem", *_SERVICES, exclude_type_checking_imports=True, cache_dir=None
+    )
+    of_product = set(product_files(tree))
+    found: Figures = {}
+    starts = {
+        "the core": [f"tandem.{name}" for name in _CORE],
+        "the core and the services": [f"tandem.{name}" for name in _CORE] + list(_SERVICES),
+    }
+    for what, packages in starts.items():
+        modules = {name for name in graph.modules if _package_of_module(name) in packages}
+        for name in list(modules):
+            modules |= graph.find_upstream_modules(name)
+        files = {name: path for name in modules if (path := _file_of(name)) in of_product}
+        between = {
+            (_package_of_module(importer), _package_of_module(imported))
+            for importer in files
+            for imported in graph.find_modules_directly_imported_by(importer) & files.keys()
+        }
+        found[f"lines of {what}"] = line_count(tree, files.values())
+        found[f"packages of {what}"] = len({_package_of_module(name) for name in files})
+        found[f"arrows of {what}"] = sum(importer != imported for importer, imported in between)
+    return found
+
+
+def _file_of(module: str) -> str:
+    path = module.replace(".", "/")
+    return f"{path}/__init__.py" if Path(path).is_dir() else f"{path}.py"
+
+
 def generated(tree: Path) -> Figures:
     """Counts committed lines that a program wrote, and lines of benchmarks' results."""
     paths = [path for path in tracked(tree) if not path.startswith("requirements/")]
@@ -220,7 +259,7 @@ def tests(tree: Path) -> Figures:
 
 
 PARTS: Final[Mapping[str, Callable[[Path], Figures]]] = {
-    each.__name__: each for each in (lines, folders, imports, generated, search, tests)
+    each.__name__: each for each in (lines, folders, imports, core, generated, search, tests)
 }
 
 
