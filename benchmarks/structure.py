@@ -3,8 +3,9 @@
     python -m benchmarks.structure [PART ...] [--tree FOLDER]
 
 Prints one JSON line and a table of all parts or those named: `lines`, `folders`, `imports`,
-`core`, `generated`, `search`, `tests`. The code of another `--tree` runs with this environment. The search
-is one of `tandem.Engine` over random weights; a profile function notes each file that runs.
+`core`, `generated`, `search`, `tests`. The code of another `--tree` runs with this environment.
+The search is one of `tandem.Engine` over random weights; a profile function notes each file that
+runs.
 """
 
 from __future__ import annotations
@@ -147,9 +148,19 @@ def _package_of_module(name: str) -> str:
 
 
 _CORE: Final = (
-    "contract encoding inference item_store pictures repository reranking search shard stages texts "
-    "wire"
-).split()
+    "contract",
+    "encoding",
+    "inference",
+    "item_store",
+    "pictures",
+    "repository",
+    "reranking",
+    "search",
+    "shard",
+    "stages",
+    "texts",
+    "wire",
+)
 _SERVICES: Final = ("encoder_svc", "index_svc", "rerank_svc", "orchestrator_svc")
 
 

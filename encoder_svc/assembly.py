@@ -13,6 +13,7 @@ from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.process.threads import started_threads
 from tandem.chassis.serve.service import Service
+from tandem.chassis.telemetry.model_metrics import note_model
 from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity
 from tandem.encoding.encoder import ModelEncoder
@@ -20,10 +21,9 @@ from tandem.encoding.local_encoder import LocalEncoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_texts import ServedTexts
-from tandem.model_service.metrics import note_model
-from tandem.model_service.servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.pictures.heif_reader import HeifReader
 from tandem.pictures.image import heif_reader
+from tandem.remote.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.repository.followed_version import FollowedVersion
 from tandem.repository.manifest import read_manifest
 from tandem.triton.client import TritonClient

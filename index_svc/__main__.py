@@ -9,10 +9,10 @@ from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.serve.server import serve
 from tandem.chassis.settings import SettingsError
+from tandem.chassis.telemetry.model_metrics import note_shard
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.files.private_files import keep_files_private
 from tandem.item_store.refused import StoreRefused
-from tandem.model_service.metrics import note_shard
 
 
 async def main() -> None:

@@ -22,11 +22,11 @@ from tandem.chassis.health.health import Health
 from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.telemetry.metrics import SERVING, note_build
+from tandem.chassis.telemetry.model_metrics import note_shard
 from tandem.chassis.tls import Identity
 from tandem.errors import ServiceUnavailable, TandemError
 from tandem.inference.served_model import ServedModel
 from tandem.item_store.item_store import ItemStore
-from tandem.model_service.metrics import note_shard
 
 SHARD_FIELD = "{shard}"
 """Stands for the shard's number in STORE_PATH, which is one variable for all shards here."""

@@ -9,9 +9,9 @@ from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.serve.server import serve
 from tandem.chassis.settings import exiting_on_faults
+from tandem.chassis.telemetry.model_metrics import note_shard
 from tandem.chassis.tls import load_identity_or_exit
 from tandem.item_store.refused import StoreRefused
-from tandem.model_service.metrics import note_shard
 
 
 async def main(settings: RerankSettings) -> None:

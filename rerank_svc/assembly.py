@@ -26,16 +26,16 @@ from tandem.chassis.process.threads import started_threads
 from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.log import get_logger
+from tandem.chassis.telemetry.model_metrics import note_model
 from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity
 from tandem.contract.model_description import ModelDescription
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.item_store.item_store import ItemStore
-from tandem.model_service.metrics import note_model
-from tandem.model_service.servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.pictures.heif_reader import HeifReader
 from tandem.pictures.image import heif_reader
+from tandem.remote.model_servicer import MODEL_SERVICE_NAME, ModelServicer
 from tandem.repository.followed_version import FollowedVersion
 from tandem.repository.manifest import Manifest, read_manifest
 from tandem.repository.neighbour_manifest import neighbour_manifest_of

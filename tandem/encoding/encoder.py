@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.chassis.telemetry.model_metrics import count_inference
 from tandem.contract.content import (
     Content,
     Encoding,
@@ -28,7 +29,6 @@ from tandem.errors import ImageInputUnsupported, TandemError
 from tandem.inference.canary import check_encoding
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_texts import ServedText, ServedTexts
-from tandem.model_service.metrics import count_inference
 from tandem.pictures.heif_reader import HeifReader
 from tandem.pictures.image import decode_image, decoding_bytes
 from tandem.pictures.region_vectors import content_vectors

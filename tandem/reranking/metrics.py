@@ -1,9 +1,9 @@
 """Declares the metrics of rerank_svc."""
 
 from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series, stage_histogram
+from tandem.chassis.telemetry.model_metrics import count_inference
 from tandem.chassis.telemetry.tracing import exemplar
 from tandem.contract.inference_cost import InferenceCost
-from tandem.model_service.metrics import count_inference
 
 _STAGE_DURATION_OF = kept_series(stage_histogram("rerank"))
 _PAIRS_SCORED = Counter(

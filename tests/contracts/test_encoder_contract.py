@@ -26,9 +26,9 @@ from tandem.encoding.local_encoder import LocalEncoder
 from tandem.encoding.query_encodings import QueryEncodings
 from tandem.inference.served_model import ServedModel
 from tandem.inference.served_texts import ServedTexts
-from tandem.model_service.servicer import ModelServicer
 from tandem.pictures.image import MAX_IMAGE_BYTES, decode_image
 from tandem.remote.encoder import RemoteEncoder
+from tandem.remote.model_servicer import ModelServicer
 from tandem.repository.followed_version import FollowedVersion
 from tandem.repository.manifest import Manifest
 from tandem.stages.encoding import EncodePurpose, Encoder

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from prometheus_client import Info
 
 from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series
-from tandem.contract.inference_cost import InferenceCost
-from tandem.contract.model_description import ModelDescription
+
+if TYPE_CHECKING:
+    from tandem.contract.inference_cost import InferenceCost
+    from tandem.contract.model_description import ModelDescription
 
 _MODEL = Info(
     "tandem_model",
