@@ -12,6 +12,7 @@ from tandem.training.recipes.recipe import (
     Recipe,
     TowerRates,
     Towers,
+    ZooRecipe,
     check_read,
 )
 
@@ -23,6 +24,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "begins_trained": "use --init, or a recipe that begins with a checkpoint",
 }
 _DIGEST: Final = "_sha256"
+_OF_LAYERS: Final = ("layer_count", "head_count", "has_frozen_text")
 _SHAPE: Final = ("width", "layer_count", "head_count", "vocabulary_size")
 
 
@@ -64,6 +66,11 @@ def _unread(recipe: Recipe) -> dict[str, str]:
     if isinstance(recipe, Towers) and not recipe.matcher_step_count:
         why = "there is no matcher to train: set matcher_step_count and matcher_width"
         return dict.fromkeys(_beyond_base(MatcherSteps), why)
+    if isinstance(recipe, ZooRecipe) and recipe.zoo_text_reader == "gru":
+        why = "a GRU reads the words: {}, or set zoo_text_reader=transformer as well"
+        return dict.fromkeys(_OF_LAYERS, why.format("drop it")) | {
+            "learning_rate": why.format("set head_learning_rate")
+        }
     return {}
 
 

@@ -77,6 +77,8 @@ def test_invalid_recipe_values_are_refused(settings: list[str], why: str) -> Non
         ),
         (zoo(1), ["matcher_width=8"], "only two towers and a matcher over trained towers read"),
         (default(1), ["has_frozen_text=true"], "only two towers read it: take"),
+        (zoo(1), ["layer_count=2"], "a GRU reads the words: drop it"),
+        (zoo(1), ["learning_rate=1e-3"], "a GRU reads the words: set head_learning_rate"),
         (joint_matcher(1), ["be_batch_size=8"], "trains a matcher over trained towers, and"),
         (two_towers(1), ["matcher_batch_size=8"], "no matcher to train: set matcher_step_count"),
     ],
