@@ -29,6 +29,7 @@ from tandem.repository.precision import Precision
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import MODEL, all_stored, search_server
+from tests.support.grid import drawn
 from tests.support.pictures.large_jpegs import phone_jpeg
 from tests.support.pictures.pictures import encoded, plain
 
@@ -138,7 +139,7 @@ async def test_a_folder_of_plain_pictures_is_ingested_by_its_path(tmp_path: Path
         ("a" * 70, "a" * 63),
     ],
 )
-@pytest.mark.parametrize("form", ["{}", "list:{}/a.tsv"])
+@pytest.mark.parametrize("form", drawn(["{}", "list:{}/a.tsv"], "own folder"))
 def test_an_own_folder_goes_to_an_index_of_its_own_name(
     tmp_path: Path, folder: str, index_id: str, form: str
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tandem import AsyncEngine, Engine
 from tandem.local.start_refused import StartRefused
+from tests.support.grid import drawn
 
 # Counts child processes, and says what was there already when torch's import began.
 _OPENED = """
@@ -65,7 +66,7 @@ def test_opening_starts_one_child_a_shard_and_imports_torch_last(
         ({"timeout_seconds": 0}, ValueError, "timeout_seconds is 0; give a number above 0"),
     ],
 )
-@pytest.mark.parametrize("engine", [Engine, AsyncEngine])
+@pytest.mark.parametrize("engine", drawn([Engine, AsyncEngine], "wrong argument"))
 def test_a_wrong_argument_is_named_before_anything_is_opened(
     tmp_path: Path, engine: Any, given: dict[str, Any], error: type[Exception], told: str
 ) -> None:

@@ -1,6 +1,5 @@
 """Regions: OSCAR's numbers of a box, a file of them, and a model that reads them."""
 
-import doctest
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.verification import verify_repository
-from tandem.modeling.image_sources import region_tokens as module
 from tandem.modeling.image_sources.region_tokens import (
     RegionCheck,
     RegionFile,
@@ -69,13 +67,6 @@ def model_of(encoder: Encoder, vocabulary_size: int = 100) -> JointModel:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return JointModel(config).eval()
-
-
-def test_doctests() -> None:
-    result = doctest.testmod(module, extraglobs={"np": np})
-
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_a_region_carries_its_box() -> None:

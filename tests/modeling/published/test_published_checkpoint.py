@@ -29,6 +29,7 @@ from tandem.modeling.published.files import (
     weight_files,
 )
 from tandem.repository.precision import Precision
+from tests.support.grid import drawn
 from tests.support.modeling.published_folders import published_bert, published_xlm_r
 
 if TYPE_CHECKING:
@@ -383,7 +384,7 @@ WEIGHT_EDITS: dict[str, Callable[[Weights], object]] = {
 
 
 @pytest.mark.parametrize("edit", WEIGHT_EDITS.values(), ids=WEIGHT_EDITS.keys())
-@pytest.mark.parametrize("is_pickle", [False, True])
+@pytest.mark.parametrize("is_pickle", drawn([False, True], "odd weight"))
 def test_an_odd_weight_is_named(
     folder: Path, edit: Callable[[Weights], Any], is_pickle: bool
 ) -> None:

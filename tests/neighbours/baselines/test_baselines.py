@@ -1,13 +1,11 @@
 """What all baselines have in common: nothing depends on the order of items or queries."""
 
-import doctest
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tandem.neighbours.baselines import diffusion, expansion
 from tandem.neighbours.baselines.diffusion import DiffusionSettings, diffuse, diffuse_spectrally
 from tandem.neighbours.baselines.expansion import (
     augment_items,
@@ -22,7 +20,6 @@ from tandem.neighbours.baselines.reciprocal_neighbours import (
     rerank_by_similar_queries,
     rerank_reciprocally,
 )
-from tandem.neighbours.lists import neighbour_lists
 from tandem.neighbours.lists.neighbour_lists import Indices, Scores, order_with_base
 
 WIDTH = 6
@@ -78,15 +75,6 @@ def _embeddings(count: int, seed: int) -> Scores:
     drawn = np.random.default_rng(seed).normal(size=(count, WIDTH)) + 0.5
     unit: Scores = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     return unit
-
-
-def test_doctests() -> None:
-    """The examples in the docstrings are true."""
-    for module in [diffusion, expansion, neighbour_lists]:
-        result = doctest.testmod(module)
-
-        assert result.attempted > 0
-        assert result.failed == 0
 
 
 @each_baseline
