@@ -68,34 +68,3 @@ def add_EncoderServiceServicer_to_server(servicer, server):
     server.add_registered_method_handlers('tandem.v1.EncoderService', rpc_method_handlers)
 
 
- # This class is part of an EXPERIMENTAL API.
-class EncoderService:
-    """Encodes contents into embeddings and cross-encoder tokens.
-    """
-
-    @staticmethod
-    def EncodeContents(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/tandem.v1.EncoderService/EncodeContents',
-            tandem_dot_v1_dot_encoder__service__pb2.EncodeContentsRequest.SerializeToString,
-            tandem_dot_v1_dot_encoder__service__pb2.EncodeContentsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)

@@ -70,35 +70,3 @@ def add_ModelServiceServicer_to_server(servicer, server):
     server.add_registered_method_handlers('tandem.v1.ModelService', rpc_method_handlers)
 
 
- # This class is part of an EXPERIMENTAL API.
-class ModelService:
-    """Describes the model that a service uses. encoder_svc, rerank_svc and the
-    orchestrator implement it.
-    """
-
-    @staticmethod
-    def DescribeModel(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/tandem.v1.ModelService/DescribeModel',
-            tandem_dot_v1_dot_model__service__pb2.DescribeModelRequest.SerializeToString,
-            tandem_dot_v1_dot_model__service__pb2.DescribeModelResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
