@@ -187,8 +187,7 @@ clients: .venv/.ok clients/typescript/gen/.ok ## Generates the code in clients/;
 test-clients: .venv/.ok clients/typescript/node_modules/.ok ## Generates the code in clients/ and runs its examples; needs npm, and skips languages that are not installed
 	$(BIN)/pytest -n 0 -rs tests/clients
 
-released-# gRPC's experimental API, calls without a channel, is half of each file, and nothing uses it.
-protos: .venv/.ok ## Makes the contract as it is the one that make check compares with
+released-protos: .venv/.ok ## Makes the contract as it is the one that make check compares with
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
 metrics-doc: .venv/.ok ## Regenerates docs/metrics.md from the services
