@@ -1,7 +1,7 @@
 """Answers a search over all shards, and writes items to them.
 
 orchestrator      `Orchestrator`: every call of the public API; assembly: over which stages
-settings          what of it an operator sets
+settings          the limits and defaults that an operator configures
 search            `Searcher`: one query through all stages; batch_search: several in shared calls
 query_encoder     composes a query's parts into embeddings and tokens
 retrieval         asks all shards, and stops waiting for late ones

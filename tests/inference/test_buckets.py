@@ -18,7 +18,7 @@ def test_the_smallest_fitting_bucket_is_chosen() -> None:
 
 
 def test_rows_are_divided_by_length_and_none_is_lost() -> None:
-    """A chunk has rows of one bucket, in their order, and at most so many; the longest go first."""
+    """A chunk has rows of one bucket, in order, up to the limit; the longest go first."""
     lengths = [3, 60, 5, 4, 16, 17, 1, 2, 9]
 
     chunks = chunks_by_length(lengths, BUCKETS, chunk_size=3)

@@ -24,7 +24,7 @@ INDEX_ID = "pets"
 
 
 def stored(folder: Path, number: int) -> None:
-    """Stores so many items in a shard of two that its file has pages to damage."""
+    """Stores enough items in one of two shards that its file has pages to damage."""
     store = ItemStore.open(folder, number, 2, map_bytes=64 << 20)
     store.apply([Upsert(INDEX_ID, FINGERPRINT, [text_item(f"{n}", n) for n in range(200)])])
     store.close()

@@ -29,7 +29,7 @@ class FailingEncoder:
             case 1:
                 raise ModelUnavailable(model="joint_encoder", why="it does not answer")
             case 2:
-                raise KeyError("a fault of ours")
+                raise KeyError("an internal fault")
             case 3:
                 async with deadline.kept("it"):
                     await asyncio.Event().wait()

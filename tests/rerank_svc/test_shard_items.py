@@ -41,7 +41,7 @@ def test_the_store_is_waited_for_and_opened(tmp_path: Path) -> None:
 
     store = open_shard_items(settings(tmp_path))
 
-    assert store.read_stored_tokens("scenes", ["7", "nobody"])[1] is None
+    assert store.read_stored_tokens("scenes", ["7", "missing"])[1] is None
     store.close()
 
 

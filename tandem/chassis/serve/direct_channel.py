@@ -22,7 +22,7 @@ Convert = Callable[[Any], Any]
 Put = Callable[[bytes], Awaitable[None]]
 Metadata = Sequence[tuple[str, str | bytes]]
 
-# Stands for the caller's address, in which the port differs by connection.
+# The peer of every call, as host:port: a call in this process has no connection.
 _PEER = "in-process:0"
 
 

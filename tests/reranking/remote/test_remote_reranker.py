@@ -106,7 +106,7 @@ async def test_items_that_cannot_be_scored_have_no_score(shard: RemoteShard) -> 
 
 
 async def test_candidates_travel_in_batches(shard: RemoteShard) -> None:
-    """Of two, at most so many at once as the endpoint takes; results stay in order."""
+    """Batches of two, within the endpoint's limit of concurrent calls; results stay in order."""
     with remote_api() as api:
         async with reranker_of(api, shard, batch_size=2, max_request_count=2) as reranker:
             scored = await score(reranker, asked(WORDS, *list(PICTURES)[:5]))

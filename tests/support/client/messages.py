@@ -20,7 +20,7 @@ def search_request(query: Query, **arguments: Any) -> pb.SearchItemsRequest:
 
 
 class IngestRequests:
-    """The messages of one ingest stream, and what is told of their answers."""
+    """The messages of one ingest stream, and the outcomes that their answers give."""
 
     def __init__(
         self, items: Iterable[NewItem], *arguments: Any, target: str = "here", **more: Any
