@@ -13,6 +13,7 @@ class IndexSettings(ServiceSettings):
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7420")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7520)
+    max_inflight_count: int = setting("calls in flight; more are refused", default=128)
     store_path: str = setting("folder of this shard's item store; must be on a local disk")
     shard_number: int = setting("number of this shard, from 0", within=AT_LEAST_0)
     shard_count: int = setting("number of shards")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -98,6 +99,19 @@ def test_a_service_grows_before_it_refuses() -> None:
         admitted = settings_of(container, resources).max_inflight_count
 
         assert int(metric["target"]["averageValue"]) == admitted // 4
+
+
+def test_a_service_has_places_for_all_that_an_orchestrator_admits() -> None:
+    """Or a caller that the orchestrator makes room for would be refused behind it."""
+    resources = rendered("gpu")
+
+    def settings_in(module: str) -> Any:
+        return settings_of(service_containers(resources, module)[0], resources)
+
+    limits = settings_in("orchestrator_svc").admission_limits()
+    admitted = 1.5 * (limits.max_inflight_count + limits.max_stream_message_count)
+    for module in ("encoder_svc", "index_svc", "rerank_svc"):
+        assert settings_in(module).max_inflight_count >= admitted, module
 
 
 def test_triton_requests_its_share_of_a_gpu() -> None:

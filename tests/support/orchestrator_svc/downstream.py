@@ -10,7 +10,7 @@ import math
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import grpc
@@ -23,6 +23,7 @@ from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.servicer import SearchServicer
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.capacity.admission import DEFAULT_LIMITS
 from tandem.chassis.health.health import Health
 from tandem.chassis.process.side_thread import converted
 from tandem.chassis.serve.server import make_server
@@ -86,6 +87,9 @@ from tandem.v1.search_service_pb2_grpc import (
 from tandem.wire import embedding_from_proto, encoding_to_proto, item_error_to_proto
 from tests.support.chassis.served import served
 from tests.support.orchestrator_svc.scripted import Before, Describing, FakeReranker
+
+# Fewer places than the fakes have, as an orchestrator has fewer than its services.
+ORCHESTRATOR_LIMITS = replace(DEFAULT_LIMITS, max_inflight_count=32)
 
 FINGERPRINT = "model-a"
 DESCRIPTION = ModelDescription(
@@ -581,7 +585,8 @@ async def _warm() -> None:
 async def door_address(behind: Stack, guard: Guard | None = None) -> AsyncIterator[str]:
     """Serves as `door` does, and yields host:port for clients of their own."""
     health = Health("fake", [])
-    server = await make_server("fake", health, _door(behind, 10.0, 4), [], guard=guard)
+    door = _door(behind, 10.0, 4)
+    server = await make_server("fake", health, door, [], ORCHESTRATOR_LIMITS, guard=guard)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     await health.watch(_warm, None)
