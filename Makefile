@@ -81,7 +81,7 @@ test-all: .venv/.ok ## Runs every test, with the slow ones and every row of each
 test-faults: .venv/.ok ## Tries each fault in full: 1,000 kills, 500 power cuts and so on; needs root
 	mkdir -p $(dir $(FAULT_RESULTS))
 	TANDEM_FAULT_RUNS=full TANDEM_FAULT_RESULTS=$(FAULT_RESULTS) $(BIN)/pytest -n 0 -rs tests/faults \
-		tests/training/runs/test_run_state.py tests/system/test_ingest_crash.py
+		tests/lab/training/runs/test_run_state.py tests/system/test_ingest_crash.py
 
 test-benchmarks: .venv/.ok ## Runs each benchmark once, in small
 	TANDEM_BENCHMARK_RUNS=small $(BIN)/pytest -n 0 tests/benchmarks
@@ -90,7 +90,7 @@ test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000
 	TANDEM_FUZZ_RUNS=full $(BIN)/pytest -n 0 -s tests/fuzz tests/encoder_svc/test_hostile_images.py
 
 test-references: .venv/reference/.ok ## Holds the metrics to trec_eval and scipy
-	PYTHONPATH=.venv/reference $(BIN)/pytest -n 0 -rs tests/evaluation/test_metrics_by_reference.py
+	PYTHONPATH=.venv/reference $(BIN)/pytest -n 0 -rs tests/lab/evaluation/test_metrics_by_reference.py
 
 test-official: .venv/official/.ok ## Tries the gateway with the clients of OpenAI and Cohere, and behind Envoy
 	PYTHONPATH=.venv/official $(BIN)/pytest -n 0 -rs tests/gateway_svc/test_official_clients.py \

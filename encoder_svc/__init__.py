@@ -1,1 +1,1 @@
-"""Serves tandem.encoding over gRPC."""
+"""Serves tandem.local.encoding over gRPC."""

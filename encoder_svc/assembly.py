@@ -16,16 +16,16 @@ from tandem.chassis.serve.service import Service
 from tandem.chassis.telemetry.model_metrics import note_model
 from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity
-from tandem.encoding.encoder import ModelEncoder
-from tandem.encoding.local_encoder import LocalEncoder
-from tandem.encoding.query_encodings import QueryEncodings
-from tandem.inference.served_model import ServedModel
-from tandem.inference.served_texts import ServedTexts
-from tandem.pictures.heif_reader import HeifReader
-from tandem.pictures.image import heif_reader
+from tandem.local.encoding.encoder import ModelEncoder
+from tandem.local.encoding.local_encoder import LocalEncoder
+from tandem.local.encoding.query_encodings import QueryEncodings
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.inference.served_texts import ServedTexts
+from tandem.model_io.pictures.heif_reader import HeifReader
+from tandem.model_io.pictures.image import heif_reader
+from tandem.model_io.repository.followed_version import FollowedVersion
+from tandem.model_io.repository.manifest import read_manifest
 from tandem.remote.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.repository.followed_version import FollowedVersion
-from tandem.repository.manifest import read_manifest
 from tandem.triton.client import TritonClient
 from tandem.v1 import encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server

@@ -3,7 +3,7 @@
 import grpc
 
 from tandem.contract.deadline import Deadline
-from tandem.encoding.local_encoder import LocalEncoder
+from tandem.local.encoding.local_encoder import LocalEncoder
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceServicer
 from tandem.wire import truncation_policy_from_proto

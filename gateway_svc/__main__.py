@@ -9,7 +9,7 @@ from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.tls import load_identity_or_exit
-from tandem.extras import PackageMissing, missing_package
+from tandem.installation import PackageMissing, missing_package
 
 try:
     from gateway_svc.serving import serve

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from gateway_svc.upstream import METHODS
-from tandem.version import __version__
+from tandem.installation import __version__
 
 Schema = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Serves one shard (tandem.shard) over gRPC.
+"""Serves one shard (tandem.local.shard) over gRPC.
 
 servicer, admin_servicer   IndexService and IndexAdminService
 corrupt_shard              what is served instead where the store is damaged

@@ -11,8 +11,8 @@ from tandem.chassis.serve.server import serve
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.model_metrics import note_shard
 from tandem.chassis.tls import load_identity_or_exit
-from tandem.files.private_files import keep_files_private
-from tandem.item_store.refused import StoreRefused
+from tandem.local.item_store.refused import StoreRefused
+from tandem.platform.files.private_files import keep_files_private
 
 
 async def main() -> None:

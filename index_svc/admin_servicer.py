@@ -11,11 +11,11 @@ import grpc
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import RequestMalformed
-from tandem.shard.retrieval.faiss_threads import faiss_threads
-from tandem.shard.retrieval.index_type import AUTO, IndexTuning
-from tandem.shard.retrieval.searchable_index import SearchableIndex
-from tandem.shard.shard import StoredShard
-from tandem.shard.upkeep.advice import MeasuredType, measure_types
+from tandem.local.shard.retrieval.faiss_threads import faiss_threads
+from tandem.local.shard.retrieval.index_type import AUTO, IndexTuning
+from tandem.local.shard.retrieval.searchable_index import SearchableIndex
+from tandem.local.shard.shard import StoredShard
+from tandem.local.shard.upkeep.advice import MeasuredType, measure_types
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceServicer as _Base
 from tandem.wire import duration_to_proto, modality_from_proto, modality_to_proto

@@ -13,12 +13,12 @@ from index_svc.settings import IndexSettings
 from index_svc.shard_settings import shard_settings
 from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError
-from tandem.item_store.item_store import ItemStore
-from tandem.item_store.verdict import damage_of
-from tandem.shard.local_shard import LocalShard
-from tandem.shard.retrieval.faiss_index import visible_gpu_count
-from tandem.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
-from tandem.shard.shard import StoredShard
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.item_store.verdict import damage_of
+from tandem.local.shard.local_shard import LocalShard
+from tandem.local.shard.retrieval.faiss_index import visible_gpu_count
+from tandem.local.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
+from tandem.local.shard.shard import StoredShard
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server

@@ -11,7 +11,7 @@ from index_svc.settings import IndexSettings
 from tandem.chassis.serve.service import Service
 from tandem.chassis.telemetry.log import get_logger
 from tandem.errors import ServiceUnavailable
-from tandem.shard.metrics import SHARD_CORRUPT
+from tandem.local.shard.metrics import SHARD_CORRUPT
 from tandem.stages.shard import Shard
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_0, SHARE, setting
-from tandem.item_store.item_store import DEFAULT_MAP_BYTES
+from tandem.local.item_store.item_store import DEFAULT_MAP_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

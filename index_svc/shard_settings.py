@@ -1,8 +1,8 @@
 """Takes a shard's part of the settings of index_svc."""
 
 from index_svc.settings import IndexSettings
-from tandem.shard.retrieval.index_type import IndexTuning
-from tandem.shard.shard import ShardSettings
+from tandem.local.shard.retrieval.index_type import IndexTuning
+from tandem.local.shard.shard import ShardSettings
 
 
 def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSettings:

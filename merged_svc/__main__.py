@@ -17,8 +17,8 @@ from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.serve.arguments import load_or_exit
 from tandem.chassis.settings import exiting_on_faults
 from tandem.chassis.tls import load_identity_or_exit
-from tandem.files.private_files import keep_files_private
-from tandem.item_store.refused import StoreRefused
+from tandem.local.item_store.refused import StoreRefused
+from tandem.platform.files.private_files import keep_files_private
 
 
 async def main(settings: OrchestratorSettings) -> None:

@@ -25,8 +25,8 @@ from tandem.chassis.telemetry.metrics import SERVING, note_build
 from tandem.chassis.telemetry.model_metrics import note_shard
 from tandem.chassis.tls import Identity
 from tandem.errors import ServiceUnavailable, TandemError
-from tandem.inference.served_model import ServedModel
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
+from tandem.model_io.inference.served_model import ServedModel
 
 SHARD_FIELD = "{shard}"
 """Stands for the shard's number in STORE_PATH, which is one variable for all shards here."""

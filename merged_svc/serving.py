@@ -17,7 +17,7 @@ from tandem.chassis.telemetry.log import configure, load_log_level_or_exit
 from tandem.chassis.tls import Identity, load_identity_or_exit
 from tandem.engine.local_stages import LocalStages
 from tandem.engine.model_folder import ModelFolder
-from tandem.repository.manifest import Manifest
+from tandem.model_io.repository.manifest import Manifest
 
 
 def serve_from_one_process(

@@ -1,4 +1,4 @@
-"""Serves tandem.reranking over gRPC, next to one shard.
+"""Serves tandem.local.reranking over gRPC, next to one shard.
 
 servicer      the gRPC methods
 assembly      puts the parts together; remote_start: with a cross-encoder behind HTTP

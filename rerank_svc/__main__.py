@@ -11,7 +11,7 @@ from tandem.chassis.serve.server import serve
 from tandem.chassis.settings import exiting_on_faults
 from tandem.chassis.telemetry.model_metrics import note_shard
 from tandem.chassis.tls import load_identity_or_exit
-from tandem.item_store.refused import StoreRefused
+from tandem.local.item_store.refused import StoreRefused
 
 
 async def main(settings: RerankSettings) -> None:

@@ -30,25 +30,25 @@ from tandem.chassis.telemetry.model_metrics import note_model
 from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity
 from tandem.contract.model_description import ModelDescription
-from tandem.inference.served_model import ServedModel
-from tandem.inference.served_neighbour_model import ServedNeighbourModel
-from tandem.item_store.item_store import ItemStore
-from tandem.pictures.heif_reader import HeifReader
-from tandem.pictures.image import heif_reader
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.local_reranker import LocalReranker
+from tandem.local.reranking.neighbour_scorer import NeighbourScorer
+from tandem.local.reranking.reranker import ModelReranker
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.inference.served_neighbour_model import ServedNeighbourModel
+from tandem.model_io.pictures.heif_reader import HeifReader
+from tandem.model_io.pictures.image import heif_reader
+from tandem.model_io.repository.followed_version import FollowedVersion
+from tandem.model_io.repository.manifest import Manifest, read_manifest
+from tandem.model_io.repository.neighbour_manifest import neighbour_manifest_of
 from tandem.remote.model_servicer import MODEL_SERVICE_NAME, ModelServicer
-from tandem.repository.followed_version import FollowedVersion
-from tandem.repository.manifest import Manifest, read_manifest
-from tandem.repository.neighbour_manifest import neighbour_manifest_of
-from tandem.reranking.local_reranker import LocalReranker
-from tandem.reranking.neighbour_scorer import NeighbourScorer
-from tandem.reranking.reranker import ModelReranker
 from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 
 if TYPE_CHECKING:
-    from tandem.reranking.remote.remote_reranker import HttpReranker
+    from tandem.local.reranking.remote.remote_reranker import HttpReranker
 
 log = get_logger()
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.settings import SettingsError
-from tandem.item_store.item_store import ItemStore
-from tandem.pictures.heif_reader import HeifReader
-from tandem.reranking.candidate_reader import CandidateReader
-from tandem.reranking.remote.canary import RemoteCanary
-from tandem.reranking.remote.endpoint import RemoteEndpoint, RemoteScores, RemoteShape
-from tandem.reranking.remote.http_client import RemoteHttpClient
-from tandem.reranking.remote.remote_reranker import HttpReranker
-from tandem.reranking.remote.remote_scorer import RemoteScorer
-from tandem.reranking.remote.stored_documents import StoredDocuments
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.candidate_reader import CandidateReader
+from tandem.local.reranking.remote.canary import RemoteCanary
+from tandem.local.reranking.remote.endpoint import RemoteEndpoint, RemoteScores, RemoteShape
+from tandem.local.reranking.remote.http_client import RemoteHttpClient
+from tandem.local.reranking.remote.remote_reranker import HttpReranker
+from tandem.local.reranking.remote.remote_scorer import RemoteScorer
+from tandem.local.reranking.remote.stored_documents import StoredDocuments
+from tandem.model_io.pictures.heif_reader import HeifReader
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import grpc
 
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.deadline import Deadline
-from tandem.reranking.local_reranker import LocalReranker
+from tandem.local.reranking.local_reranker import LocalReranker
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceServicer
 from tandem.wire.neighbours import graph_from_proto, graph_scores_to_proto

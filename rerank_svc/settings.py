@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import ANY_NUMBER, AT_LEAST_0, AT_LEAST_1, SettingsError, setting
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.item_store.item_store import DEFAULT_MAP_BYTES
+from tandem.local.item_store.item_store import DEFAULT_MAP_BYTES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from rerank_svc.settings import RerankSettings
 from tandem.errors import ServiceUnavailable
-from tandem.item_store.environment import DATA_NAME
-from tandem.item_store.item_store import ItemStore
-from tandem.item_store.verdict import CheckDepth, verify_in_child
+from tandem.local.item_store.environment import DATA_NAME
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.item_store.verdict import CheckDepth, verify_in_child
 
 
 def open_shard_items(settings: RerankSettings) -> ItemStore:

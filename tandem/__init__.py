@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tandem.extras import PackageMissing
-from tandem.version import __version__ as __version__
+from tandem.installation import PackageMissing
+from tandem.installation import __version__ as __version__
 
 if TYPE_CHECKING:
     from tandem.engine.async_engine import AsyncEngine as AsyncEngine

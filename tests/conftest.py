@@ -13,7 +13,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from tandem.child_processes.child_environment import loopback_spared
+from tandem.platform.child_processes.child_environment import loopback_spared
 from tests.support import grid
 
 # Times on a shared machine say nothing about the code, so no example has a deadline of its own.

@@ -47,8 +47,8 @@ DEPLOYED = {
 }
 LOOKS = """
 import sys
-from tandem.deployed_files import deployed_folder
-from tandem.child_processes.child_environment import module_path
+from tandem.installation import deployed_folder
+from tandem.platform.child_processes.child_environment import module_path
 print(*(deployed_folder(name) for name in sys.argv[1:]), *module_path(), sep="\\n")
 """
 
@@ -241,7 +241,7 @@ def test_missing_demo_files_are_named(built: dict[str, Path], tmp_path: Path) ->
             archive.extractall(tmp_path / "wheels")
     code = """
 from tandem.corpus.emoji import open_drawings
-from tandem.demo_files import DemoFilesMissing
+from tandem.installation import DemoFilesMissing
 from tandem.modeling.default_checkpoint import default_checkpoint
 for wanted in (default_checkpoint, open_drawings):
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tandem.extras import EXTRAS
+from tandem.installation import EXTRAS
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 # The library, the services but HTTP, and the commands that need no model.

@@ -22,12 +22,12 @@ import numpy as np
 from tandem.client import Access, Client
 from tandem.contract.content import Modality
 from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation.calibration.probability_fit import expected_calibration_error
-from tandem.evaluation.gallery import DIRECTIONS, Gallery, languages_of, make_gallery
-from tandem.local.stack import LocalStack, Ports
+from tandem.lab.evaluation.calibration.probability_fit import expected_calibration_error
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, languages_of, make_gallery
+from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
-from tandem.repository.precision import Precision, native_precision
+from tandem.stack.stack import LocalStack, Ports
 
 INDEX_ID = "calibration"
 POOL_SIZE = 20

@@ -31,10 +31,10 @@ from tandem import Engine
 from tandem.chassis.process.memory import keep_activations
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
-from tandem.repository.manifest import Manifest
-from tandem.repository.precision import Precision, native_precision
 from tandem.triton.install import core_count
 
 _INDEX: Final = "bench"

@@ -43,10 +43,10 @@ from benchmarks.support.large_model import export_large
 from benchmarks.support.triton_side import triton_figures
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
-from tandem.repository.manifest import Manifest
-from tandem.repository.precision import Precision
 
 CPU = torch.device("cpu")
 PRECISIONS = (Precision.FP32, Precision.FP16)

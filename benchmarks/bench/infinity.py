@@ -39,14 +39,14 @@ from tandem.chassis.calls.channels import CHANNEL_OPTIONS
 from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
-from tandem.repository.precision import Precision, native_precision
+from tandem.stack.stack import LocalStack, Ports
 from tandem.v1 import content_pb2, encoder_service_pb2, rerank_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub

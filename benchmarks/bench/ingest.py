@@ -23,10 +23,10 @@ from pathlib import Path
 from benchmarks.support.large_model import export_large
 from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.repository.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
-from tandem.repository.precision import native_precision
+from tandem.stack.stack import LocalStack, Ports
 
 WARM_UP_COUNT = 32
 TIMEOUT_SECONDS = 300.0

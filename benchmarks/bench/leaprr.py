@@ -35,19 +35,19 @@ from benchmarks.support.tables.neighbour_rows import (
     recall_lines,
     test_lines,
 )
-from tandem.evaluation.ranking import Order, retrieve_order
-from tandem.neighbours.baselines.label_free import (
+from tandem.lab.evaluation.ranking import Order, retrieve_order
+from tandem.lab.neighbours.baselines.label_free import (
     EXPANSIONS,
     METHODS,
     SearchSide,
     search_sides,
     tuned,
 )
-from tandem.neighbours.leaprr.config import LeaprrConfig, leaprr_config, with_settings
-from tandem.neighbours.leaprr.refinement import Networks, refine
-from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
-from tandem.neighbours.lists.corpus_neighbours import CorpusNeighbours
-from tandem.neighbours.lists.neighbour_file import (
+from tandem.lab.neighbours.leaprr.config import LeaprrConfig, leaprr_config, with_settings
+from tandem.lab.neighbours.leaprr.refinement import Networks, refine
+from tandem.lab.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
+from tandem.lab.neighbours.lists.corpus_neighbours import CorpusNeighbours
+from tandem.lab.neighbours.lists.neighbour_file import (
     NeighbourManifest,
     check_same_base,
     load_neighbours,

@@ -22,19 +22,19 @@ import torch
 
 from benchmarks.support.clustered_vectors import Source
 from tandem.contract.content import Modality
-from tandem.inference.served_neighbour_model import graph_tensors
-from tandem.neighbours.leaprr.config import Profile, leaprr_config
-from tandem.neighbours.leaprr.refinement import LeaprrModel
-from tandem.neighbours.leaprr.served_networks import described
-from tandem.repository.neighbour_manifest import NeighbourModelManifest
+from tandem.lab.neighbours.leaprr.config import Profile, leaprr_config
+from tandem.lab.neighbours.leaprr.refinement import LeaprrModel
+from tandem.lab.neighbours.leaprr.served_networks import described
+from tandem.local.shard.retrieval.arrays import F32
+from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
+from tandem.local.shard.retrieval.exact_scan import scan_rows
+from tandem.local.shard.retrieval.faiss_index import FaissIndex
+from tandem.local.shard.retrieval.faiss_threads import keep_faiss_in_this_thread
+from tandem.local.shard.retrieval.modality_index import ModalityIndex
+from tandem.local.shard.retrieval.neighbourhood import neighbourhood
+from tandem.model_io.inference.served_neighbour_model import graph_tensors
+from tandem.model_io.repository.neighbour_manifest import NeighbourModelManifest
 from tandem.search.neighbours.joined_neighbours import joined_graph
-from tandem.shard.retrieval.arrays import F32
-from tandem.shard.retrieval.embedding_rows import EmbeddingRows
-from tandem.shard.retrieval.exact_scan import scan_rows
-from tandem.shard.retrieval.faiss_index import FaissIndex
-from tandem.shard.retrieval.faiss_threads import keep_faiss_in_this_thread
-from tandem.shard.retrieval.modality_index import ModalityIndex
-from tandem.shard.retrieval.neighbourhood import neighbourhood
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
 from tandem.wire.neighbours import neighbours_to_proto
 

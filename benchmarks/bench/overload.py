@@ -24,9 +24,9 @@ from typing import Any
 
 from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack, Ports
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
+from tandem.stack.stack import LocalStack, Ports
 
 INDEX_ID = "bench"
 FACTORS = (2, 5, 10)

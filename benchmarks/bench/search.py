@@ -32,11 +32,11 @@ from benchmarks.support.large_model import LAYER_COUNT, export_large
 from benchmarks.support.served_times import Look, cpu_spent, spent
 from tandem.client import Client, Search, SearchResult
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
-from tandem.repository.manifest import Manifest
-from tandem.repository.precision import Precision, native_precision
+from tandem.stack.stack import LocalStack, Ports
 
 THREAD_COUNT = 2
 LAYER_COUNTS = {"large": LAYER_COUNT, "one_layer": 1}

@@ -36,9 +36,9 @@ from benchmarks.support.served_index import BATCH_COUNT, describe, wait_settled
 from tandem.chassis.calls.channels import CHANNEL_OPTIONS
 from tandem.client import Client, SearchResult
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack, Ports
-from tandem.repository.manifest import Manifest
-from tandem.repository.precision import Precision, native_precision
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.precision import Precision, native_precision
+from tandem.stack.stack import LocalStack, Ports
 from tandem.v1 import content_pb2, encoder_service_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb

@@ -38,14 +38,14 @@ from pathlib import Path
 from benchmarks.support.tables.grid_plots import plot_dev_recalls, plot_sample_efficiency
 from benchmarks.support.tables.grid_tables import language_table, recall_table, seed_table
 from tandem.corpus.scenes.records import FAMILY_SIZE
-from tandem.evaluation.reports.report import Report
+from tandem.lab.evaluation.reports.report import Report
+from tandem.lab.training.recipes import named_recipes as recipes
+from tandem.lab.training.recipes.named_recipes import RECIPES, NamedJoint
+from tandem.lab.training.recipes.recipe import JointRecipe, in_rounds
+from tandem.lab.training.recipes.recipe_settings import with_settings
+from tandem.lab.training.runs import loss_curve
+from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.repository.precision import Precision, native_precision
-from tandem.training.recipes import named_recipes as recipes
-from tandem.training.recipes.named_recipes import RECIPES, NamedJoint
-from tandem.training.recipes.recipe import JointRecipe, in_rounds
-from tandem.training.recipes.recipe_settings import with_settings
-from tandem.training.runs import loss_curve
 
 JOINT = "joint"
 Varied = Callable[[int, NamedJoint], JointRecipe]
@@ -219,10 +219,10 @@ def train_run(base: Base, precision: Precision, work: Path, run: str, seed: int)
     # Inside, as in the functions below: the parent process never needs torch.
     import torch
 
+    from tandem.lab.training.sources.scene_source import SceneSource
+    from tandem.lab.training.starting_model import as_trained, in_its_shape
+    from tandem.lab.training.train import train
     from tandem.modeling.checkpoint import load_checkpoint
-    from tandem.training.sources.scene_source import SceneSource
-    from tandem.training.starting_model import as_trained, in_its_shape
-    from tandem.training.train import train
 
     folder, training = run_folder(work, run, seed), RUNS[run]
     recipe = replace(training.recipe(seed, base), precision=precision.value)
@@ -276,12 +276,12 @@ def _tune(recipe: JointRecipe, init: Path, folder: Path) -> str:
     Captions that are too long for the model are left out: it could not read them.
     """
     from tandem.cli.corpora.corpora import open_corpus
+    from tandem.lab.training.sources.fitting_captions import FittingCaptions
+    from tandem.lab.training.sources.record_source import RecordSource
+    from tandem.lab.training.starting_model import as_trained
+    from tandem.lab.training.train import train
+    from tandem.model_io.texts.text import TextPreprocessor
     from tandem.modeling.checkpoint_files import CheckpointFiles
-    from tandem.texts.text import TextPreprocessor
-    from tandem.training.sources.fitting_captions import FittingCaptions
-    from tandem.training.sources.record_source import RecordSource
-    from tandem.training.starting_model import as_trained
-    from tandem.training.train import train
 
     files = CheckpointFiles.read(init)
     captions = FittingCaptions(TextPreprocessor(files.tokenizer, files.config.max_text_tokens))

@@ -32,10 +32,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tandem.lab.training.recipes.named_recipes import bi_encoder, cross_encoder, default
+from tandem.lab.training.recipes.recipe import JointRecipe
+from tandem.model_io.repository.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.repository.precision import native_precision
-from tandem.training.recipes.named_recipes import bi_encoder, cross_encoder, default
-from tandem.training.recipes.recipe import JointRecipe
 
 INTERVAL_STEP_COUNT = 10
 FAMILY_SIZE = 4
@@ -78,8 +78,8 @@ def rows_of_a_step(part: str, recipe: JointRecipe) -> int:
 
 def train_part(part: str, interval_count: int, family_count: int) -> dict[str, float]:
     """Returns rows a second, the median of the intervals, and the peak; runs in its process."""
-    from tandem.training.sources.scene_source import SceneSource
-    from tandem.training.train import train
+    from tandem.lab.training.sources.scene_source import SceneSource
+    from tandem.lab.training.train import train
 
     recipe = recipe_of(part, interval_count, family_count)
     stage = "backbone" if part == "backbone" else "encoder"

@@ -34,25 +34,25 @@ from tandem.corpus.scenes.captions import captions_of
 from tandem.corpus.scenes.drawing import scene_pixels
 from tandem.corpus.scenes.records import scene_families
 from tandem.corpus.scenes.scene import Scene
+from tandem.lab.training.data.batches import tokenize
+from tandem.lab.training.data.caption_tokenizer import train_tokenizer
+from tandem.lab.training.data.pair_pool import PairPool
+from tandem.lab.training.data.pooled_images import HeldImages
+from tandem.lab.training.dev_recall import DevSet
+from tandem.lab.training.optimisation import check_loss, recipe_optimiser, recipe_schedule, step
+from tandem.lab.training.recipes.named_recipes import zoo
+from tandem.lab.training.recipes.recipe import Recipe, ZooRecipe
+from tandem.lab.training.sources.scene_pairs import ScenePairs
+from tandem.lab.training.sources.scene_source import SceneSource
+from tandem.lab.training.starting_model import in_its_shape
+from tandem.lab.training.zoo_training import starting_zoo_model, zoo_groups, zoo_loss, zoo_recall
+from tandem.lab.zoo.config import ZooName
+from tandem.lab.zoo.network import ZooNetwork
+from tandem.lab.zoo.word_readers import TransformerWords
+from tandem.lab.zoo.zoo_model import NETWORKS, ZooModel
 from tandem.modeling.config import JointConfig
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.image_sources.image_tokens import Backbone
-from tandem.training.data.batches import tokenize
-from tandem.training.data.caption_tokenizer import train_tokenizer
-from tandem.training.data.pair_pool import PairPool
-from tandem.training.data.pooled_images import HeldImages
-from tandem.training.dev_recall import DevSet
-from tandem.training.optimisation import check_loss, recipe_optimiser, recipe_schedule, step
-from tandem.training.recipes.named_recipes import zoo
-from tandem.training.recipes.recipe import Recipe, ZooRecipe
-from tandem.training.sources.scene_pairs import ScenePairs
-from tandem.training.sources.scene_source import SceneSource
-from tandem.training.starting_model import in_its_shape
-from tandem.training.zoo_training import starting_zoo_model, zoo_groups, zoo_loss, zoo_recall
-from tandem.zoo.config import ZooName
-from tandem.zoo.network import ZooNetwork
-from tandem.zoo.word_readers import TransformerWords
-from tandem.zoo.zoo_model import NETWORKS, ZooModel
 
 HINGES = ("all", "hardest", "all_then_hardest")
 DATA_SEED = 1

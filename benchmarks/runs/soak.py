@@ -41,9 +41,9 @@ from benchmarks.support.small_model import save_small, short_texts
 from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.export import export_model
-from tandem.repository.precision import Precision
+from tandem.stack.stack import LocalStack, Ports
 
 INDEX_ID = "soak"
 CANCELLED_SHARE = "0.01"

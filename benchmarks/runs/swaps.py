@@ -29,13 +29,13 @@ from benchmarks.support.small_model import save_small, short_texts
 from tandem.cli.models.swap import ask_for
 from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack, Ports
-from tandem.local.version_swaps import VersionSwaps
+from tandem.model_io.repository.manifest import read_manifest
+from tandem.model_io.repository.model_version import ModelVersion, serving, version_folder
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.version_export import export_version
-from tandem.repository.manifest import read_manifest
-from tandem.repository.model_version import ModelVersion, serving, version_folder
-from tandem.repository.precision import Precision
+from tandem.stack.stack import LocalStack, Ports
+from tandem.stack.version_swaps import VersionSwaps
 
 INDEX_ID = "swaps"
 LOGIT_STEP = 40.0  # many times the spread of a version's own logits

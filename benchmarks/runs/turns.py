@@ -183,7 +183,7 @@ def _serve(way: str) -> None:
 def _stack(way: str, folder: Path, repository: Path) -> Iterator[tuple[Any, Any, dict[str, int]]]:
     """Yields a client of services, a search through them, and their processes."""
     from tandem.client import Client
-    from tandem.local.stack import LocalStack, Ports
+    from tandem.stack.stack import LocalStack, Ports
 
     with LocalStack(
         *(folder, repository, Ports.free(2)),

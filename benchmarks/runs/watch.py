@@ -38,9 +38,9 @@ from benchmarks.runs.watching.troubles import (
 from tandem.client import NO_RETRIES, Client
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import TandemError
-from tandem.local.free_ports import free_ports
-from tandem.local.prometheus import MAX_SPEED
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.stack.free_ports import free_ports
+from tandem.stack.prometheus import MAX_SPEED
 
 INDEX_ID = "watched"
 SCENE_COUNT = 200

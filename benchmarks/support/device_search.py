@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from tandem.corpus.records import Record
-from tandem.inference.buckets import bucket_of, pad_texts
-from tandem.pictures.image import decode_image
-from tandem.repository.manifest import (
+from tandem.model_io.inference.buckets import bucket_of, pad_texts
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.repository.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     Manifest,
     model_file,
 )
-from tandem.texts.text import TextPreprocessor
+from tandem.model_io.texts.text import TextPreprocessor
 
 K = 20
 _IMAGE_BATCH = 64

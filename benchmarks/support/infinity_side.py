@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.peer_environments import own_environ
-from tandem.local.stack import Ports
-from tandem.repository.precision import Precision
+from tandem.model_io.repository.precision import Precision
+from tandem.stack.stack import Ports
 
 BATCH = 32
 K = 20

@@ -15,16 +15,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.config import JointConfig
-from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export.export import modules_of
-from tandem.modeling.export.export_manifest import export_manifest
-from tandem.modeling.export.exported import write_exported
-from tandem.modeling.export.lowered import lowered
-from tandem.modeling.joint_model import JointModel
-from tandem.repository.config_pbtxt import model_configs
-from tandem.repository.manifest import (
+from tandem.model_io.repository.config_pbtxt import model_configs
+from tandem.model_io.repository.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     TOKENIZER_NAME,
@@ -33,7 +25,15 @@ from tandem.repository.manifest import (
     manifest_file,
     model_file,
 )
-from tandem.repository.precision import Precision
+from tandem.model_io.repository.precision import Precision
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import JointConfig
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.export import modules_of
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.exported import write_exported
+from tandem.modeling.export.lowered import lowered
+from tandem.modeling.joint_model import JointModel
 
 IMAGE_TOKEN_COUNT = 50
 WIDTH = 768

@@ -15,8 +15,8 @@ from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tandem.local.stack import LocalStack
-from tandem.repository.manifest import JOINT_ENCODER
+from tandem.model_io.repository.manifest import JOINT_ENCODER
+from tandem.stack.stack import LocalStack
 
 _MS_OF_MICROSECONDS = 1e-3
 _MS_OF_SECONDS = 1e3

@@ -14,12 +14,12 @@ import torch
 
 from benchmarks.support.device_search import DeviceModel, K
 from tandem.corpus.records import Record
-from tandem.inference.served_model import ServedModel
-from tandem.local.free_ports import free_ports
-from tandem.pictures.image import decode_image
-from tandem.repository.config_pbtxt import pair_batch_size
-from tandem.repository.manifest import Manifest
-from tandem.texts.text import TextPreprocessor
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.repository.config_pbtxt import pair_batch_size
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.texts.text import TextPreprocessor
+from tandem.stack.free_ports import free_ports
 from tandem.triton.client import TritonClient
 from tandem.triton.server import TritonServer
 

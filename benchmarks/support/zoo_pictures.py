@@ -13,21 +13,21 @@ from tokenizers import Tokenizer
 
 from tandem.cli.corpora.corpora import open_corpus
 from tandem.corpus.records import Record
+from tandem.lab.training.data.batches import tokenize
+from tandem.lab.training.data.caption_tokenizer import train_tokenizer
+from tandem.lab.training.data.pair_pool import PairPool
+from tandem.lab.training.data.pooled_images import HeldImages
+from tandem.lab.training.dev_recall import DevSet
+from tandem.lab.training.recipes.recipe import Recipe
+from tandem.lab.training.sources.fitting_captions import FittingCaptions
+from tandem.lab.training.sources.record_pairs import RecordPairs
+from tandem.lab.training.sources.record_source import RecordSource
+from tandem.lab.training.starting_model import in_its_shape
+from tandem.lab.training.zoo_training import starting_zoo_model
+from tandem.lab.zoo.zoo_model import ZooModel
+from tandem.model_io.texts.text import TextPreprocessor
+from tandem.model_io.texts.visible_text import folded_text
 from tandem.modeling.image_sources.image_tokens import PixelTokens
-from tandem.texts.text import TextPreprocessor
-from tandem.texts.visible_text import folded_text
-from tandem.training.data.batches import tokenize
-from tandem.training.data.caption_tokenizer import train_tokenizer
-from tandem.training.data.pair_pool import PairPool
-from tandem.training.data.pooled_images import HeldImages
-from tandem.training.dev_recall import DevSet
-from tandem.training.recipes.recipe import Recipe
-from tandem.training.sources.fitting_captions import FittingCaptions
-from tandem.training.sources.record_pairs import RecordPairs
-from tandem.training.sources.record_source import RecordSource
-from tandem.training.starting_model import in_its_shape
-from tandem.training.zoo_training import starting_zoo_model
-from tandem.zoo.zoo_model import ZooModel
 
 _BATCH = 32
 

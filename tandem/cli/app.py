@@ -8,7 +8,7 @@ import typer
 
 from tandem.cli.command_line import SETTINGS, CommandLine, Row, run
 from tandem.cli.terminal.console import out
-from tandem.version import __version__
+from tandem.installation import __version__
 
 _MODELS: Final[Mapping[str, Row]] = {
     "add": ("models.add_model:add", "Export a model for Triton, and verify its answers."),

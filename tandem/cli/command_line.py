@@ -15,13 +15,13 @@ import typer
 from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
 from typer.main import get_command
 
-from tandem.child_processes.keeper import ProcessFailed
 from tandem.cli.old_names import with_new_names
 from tandem.cli.refusals import OFFERED, print_error, suited
 from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.stop_signals import Stopped
 from tandem.errors import TandemError
-from tandem.extras import PackageMissing, missing_package
+from tandem.installation import PackageMissing, missing_package
+from tandem.platform.child_processes.keeper import ProcessFailed
 
 # The base of all usage errors, of which Typer exports only subclasses.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]

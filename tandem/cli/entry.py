@@ -3,8 +3,8 @@
 import os
 import sys
 
-from tandem.child_processes.child_environment import drop_foreign_variables, module_path
-from tandem.extras import PackageMissing, missing_package
+from tandem.installation import PackageMissing, missing_package
+from tandem.platform.child_processes.child_environment import drop_foreign_variables, module_path
 
 _INTERRUPTED_STATUS = 130
 

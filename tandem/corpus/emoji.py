@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tandem.corpus.records import Caption, Record
-from tandem.demo_files import demo_folder
+from tandem.installation import demo_folder
 
 ConceptSplit = Literal["train", "val", "test"]
 Split = Literal["train", "val", "val_style", "test", "test_style"]

@@ -19,10 +19,10 @@ from tandem.corpus.errors import (
 from tandem.corpus.left_out import LeftOut, ReaderFault
 from tandem.corpus.records import Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
-from tandem.pictures.image import decode_image
-from tandem.pictures.image_rules import Fit, ImageRules
-from tandem.texts.text import TextPreprocessor
-from tandem.texts.visible_text import TextNotUnicode
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.pictures.image_rules import Fit, ImageRules
+from tandem.model_io.texts.text import TextPreprocessor
+from tandem.model_io.texts.visible_text import TextNotUnicode
 
 
 class OnError(StrEnum):

@@ -15,7 +15,7 @@ from tandem.errors import IndexNotFound
 
 if TYPE_CHECKING:
     from tandem.corpus.records import Record
-    from tandem.evaluation.reports.report import Report
+    from tandem.lab.evaluation.reports.report import Report
 
 # Above a client's default: the first call also waits for the model to load.
 _TIMEOUT_SECONDS = 60.0

@@ -9,10 +9,10 @@ from tandem.client import AsyncClient
 from tandem.corpus.records import Record
 from tandem.engine.async_local import AsyncLocal
 from tandem.engine.open_folder import OpenFolder
-from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
-from tandem.evaluation.reports.machine import machine_about
-from tandem.evaluation.reports.report import Report
-from tandem.evaluation.served import served_report
+from tandem.lab.evaluation.gallery import Gallery, languages_of, make_gallery
+from tandem.lab.evaluation.reports.machine import machine_about
+from tandem.lab.evaluation.reports.report import Report
+from tandem.lab.evaluation.served import served_report
 
 
 class _OwnClient(AsyncClient):

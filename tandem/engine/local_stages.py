@@ -10,27 +10,27 @@ from pathlib import Path
 
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.model_description import ModelDescription
-from tandem.encoding.encoder import ModelEncoder
-from tandem.encoding.local_encoder import LocalEncoder
-from tandem.encoding.query_encodings import QueryEncodings
 from tandem.engine.model_folder import ModelFolder
-from tandem.inference.served_model import ServedModel
-from tandem.inference.served_neighbour_model import ServedNeighbourModel
-from tandem.inference.served_texts import ServedTexts
-from tandem.item_store.item_store import ItemStore
-from tandem.item_store.refused import StoreDamaged
-from tandem.item_store.verdict import damage_of
+from tandem.local.encoding.encoder import ModelEncoder
+from tandem.local.encoding.local_encoder import LocalEncoder
+from tandem.local.encoding.query_encodings import QueryEncodings
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.item_store.refused import StoreDamaged
+from tandem.local.item_store.verdict import damage_of
+from tandem.local.reranking.local_reranker import LocalReranker
+from tandem.local.reranking.neighbour_scorer import NeighbourScorer
+from tandem.local.reranking.reranker import ModelReranker
+from tandem.local.shard.local_shard import LocalShard
+from tandem.local.shard.retrieval.faiss_threads import faiss_threads
+from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.inference.served_neighbour_model import ServedNeighbourModel
+from tandem.model_io.inference.served_texts import ServedTexts
+from tandem.model_io.repository.followed_version import FollowedVersion
+from tandem.model_io.repository.neighbour_manifest import neighbour_manifest_of
 from tandem.modeling.in_process.in_process_runner import InProcessRunner
-from tandem.repository.followed_version import FollowedVersion
-from tandem.repository.neighbour_manifest import neighbour_manifest_of
-from tandem.reranking.local_reranker import LocalReranker
-from tandem.reranking.neighbour_scorer import NeighbourScorer
-from tandem.reranking.reranker import ModelReranker
 from tandem.search.assembly import guarded_stages, make_orchestrator
 from tandem.search.settings import SearchSettings
-from tandem.shard.local_shard import LocalShard
-from tandem.shard.retrieval.faiss_threads import faiss_threads
-from tandem.shard.shard import ShardSettings, StoredShard
 from tandem.stages.encoding import Encoder
 from tandem.stages.reranking import Reranker
 from tandem.stages.shard import Shard

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.chassis.telemetry.log import get_logger
+from tandem.model_io.repository.manifest import Manifest, manifest_file, read_manifest
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.demo_model import DEMO_NOTE, is_demo
 from tandem.modeling.export.fresh_export import export_if_stale
-from tandem.repository.manifest import Manifest, manifest_file, read_manifest
 
 _REPOSITORY_NAME = "model_repository"
 

@@ -18,8 +18,8 @@ from tandem.chassis.process.memory import keep_activations
 from tandem.engine.local_stages import LocalStages
 from tandem.engine.loop_thread import EngineClosed, LoopThread
 from tandem.engine.model_folder import ModelFolder
-from tandem.local.data_folder import DataFolder
-from tandem.local.start_refused import StartRefused
+from tandem.stack.data_folder import DataFolder
+from tandem.stack.start_refused import StartRefused
 
 # As `tandem up`, which opens the same folders.
 _MOST_SHARDS = 8

@@ -12,9 +12,6 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.files.json_object import read_object, shown
-from tandem.files.tensor_file import failures_named
-from tandem.files.whole_file import write_text_whole, write_whole
 from tandem.modeling.checkpoint_files import (
     CONFIG,
     TOKENIZER,
@@ -32,6 +29,9 @@ from tandem.modeling.stored_weights import (
 )
 from tandem.modeling.trained_pictures import FILE_NAME as TRAINED_PICTURES
 from tandem.modeling.trained_pictures import TrainedPictures
+from tandem.platform.files.json_object import read_object, shown
+from tandem.platform.files.tensor_file import failures_named
+from tandem.platform.files.whole_file import write_text_whole, write_whole
 
 
 class WeightsNotFinite(ValueError):

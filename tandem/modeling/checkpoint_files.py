@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 
 from tokenizers import Tokenizer
 
-from tandem.files.json_object import check_file, read_object
+from tandem.model_io.texts.special_tokens import special_tokens
+from tandem.model_io.texts.tokenizer_file import check_tokenizer, read_tokenizer_file
 from tandem.modeling.config import JointConfig
-from tandem.texts.special_tokens import special_tokens
-from tandem.texts.tokenizer_file import check_tokenizer, read_tokenizer_file
+from tandem.platform.files.json_object import check_file, read_object
 
 WEIGHTS, CONFIG, TOKENIZER, TRAINING = (
     "model.safetensors",
@@ -40,7 +40,7 @@ class CheckpointFiles:
     tokenizer: Tokenizer
     weights_sha256: str
     zoo: Mapping[str, Any] | None = None
-    """Which network of the zoo it is, for one of those (tandem/zoo)."""
+    """Which network of the zoo it is, for one of those (tandem/lab/zoo)."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Final, Literal, Self
 
-from tandem.files.json_object import from_fields
-from tandem.pictures.image_rules import BoxNumbers, Fit, ImageRules, RegionRules
+from tandem.model_io.pictures.image_rules import BoxNumbers, Fit, ImageRules, RegionRules
+from tandem.platform.files.json_object import from_fields
 
 TOKEN_SIZE = 16
 """Side of the square that one image token of a grid or of patches covers, in pixels."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tandem.demo_files import demo_folder
+from tandem.installation import demo_folder
 
 
 def default_checkpoint() -> Path:

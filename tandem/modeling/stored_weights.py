@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from tandem.files.json_object import FileInvalid, check_file
+from tandem.platform.files.json_object import FileInvalid, check_file
 
 _FLOATS: Final = {
     "F16": torch.float16,

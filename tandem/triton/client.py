@@ -19,9 +19,9 @@ from tandem.errors import (
     ModelUnavailable,
     Overloaded,
 )
-from tandem.inference.model_runner import ModelAnswer, OutputSpec, check_output
-from tandem.repository.config_pbtxt import COMPUTE_SECONDS
-from tandem.repository.priority import Priority
+from tandem.model_io.inference.model_runner import ModelAnswer, OutputSpec, check_output
+from tandem.model_io.repository.config_pbtxt import COMPUTE_SECONDS
+from tandem.model_io.repository.priority import Priority
 from tandem.triton.fault import (
     DEAD_PROCESS,
     TritonFault,

@@ -9,9 +9,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from tandem.child_processes.child_environment import child_environment
-from tandem.child_processes.keeper import ProcessFailed
-from tandem.deployed_files import deployed_folder
+from tandem.installation import deployed_folder
+from tandem.platform.child_processes.child_environment import child_environment
+from tandem.platform.child_processes.keeper import ProcessFailed
 
 WHEEL = "nvidia-pytriton==0.7.0"
 

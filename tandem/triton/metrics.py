@@ -14,7 +14,7 @@ from tandem.chassis.telemetry.metrics import (
 )
 from tandem.chassis.telemetry.tracing import exemplar
 from tandem.errors import TandemError
-from tandem.repository.priority import Priority
+from tandem.model_io.repository.priority import Priority
 
 _LABELS = ("model", "version", "purpose")
 

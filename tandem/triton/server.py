@@ -19,17 +19,17 @@ from pathlib import Path
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tandem.child_processes.keeper import ProcessKeeper, work_place
-from tandem.child_processes.private_log import private_log
-from tandem.repository.config_pbtxt import INSTANCE_COUNT, timed
-from tandem.repository.manifest import JOINT_ENCODER, read_manifest
-from tandem.repository.model_repository import idle_configs
-from tandem.repository.model_version import (
+from tandem.model_io.repository.config_pbtxt import INSTANCE_COUNT, timed
+from tandem.model_io.repository.manifest import JOINT_ENCODER, read_manifest
+from tandem.model_io.repository.model_repository import idle_configs
+from tandem.model_io.repository.model_version import (
     FIRST_VERSION,
     serving,
     verify_serving_version,
     version_numbers,
 )
+from tandem.platform.child_processes.keeper import ProcessKeeper, work_place
+from tandem.platform.child_processes.private_log import private_log
 from tandem.triton.install import TritonUnavailable as TritonUnavailable
 from tandem.triton.install import core_count as core_count
 from tandem.triton.install import (

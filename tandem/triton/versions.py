@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from tandem.repository.manifest import JOINT_ENCODER
-from tandem.repository.model_version import version_folder
+from tandem.model_io.repository.manifest import JOINT_ENCODER
+from tandem.model_io.repository.model_version import version_folder
 from tandem.triton.server import TritonServer, TritonUnavailable
 
 _TIMEOUT_SECONDS = 5.0

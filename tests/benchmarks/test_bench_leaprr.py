@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bench.leaprr import RUNS, Bench, main
-from tandem.neighbours.lists.neighbour_file import save_neighbours
+from tandem.lab.neighbours.lists.neighbour_file import save_neighbours
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
 SMALL = ("width=8", "head_count=2", "pillar_count=5", "image_query_neighbours=7", "batch_size=16")

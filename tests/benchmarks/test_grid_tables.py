@@ -1,7 +1,7 @@
 """The grid's tables: systems side by side, each seed with its interval, and by language."""
 
 from benchmarks.support.tables.grid_tables import recall_table, seed_table
-from tandem.evaluation.reports.report import Ranking, Report
+from tandem.lab.evaluation.reports.report import Ranking, Report
 
 DIRECTIONS = ("text→image", "image→text")
 LANGUAGES = ("cs", "cs", "en", "en")

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.support.tables.neighbour_rows import Row, pool_lines
-from tandem.evaluation.metrics import paired_p_value
+from tandem.lab.evaluation.metrics import paired_p_value
 
 
 def test_hits_are_summed_over_seeds() -> None:

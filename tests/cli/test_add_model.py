@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.cli.serve import up
-from tandem.local.start_refused import StartRefused
+from tandem.model_io.repository.manifest import manifest_file, model_file, read_manifest
+from tandem.model_io.repository.model_repository import added_manifest_of
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.repository.served_functions import TokenSource
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.repository.manifest import manifest_file, model_file, read_manifest
-from tandem.repository.model_repository import added_manifest_of
-from tandem.repository.precision import Precision
-from tandem.repository.served_functions import TokenSource
+from tandem.stack.start_refused import StartRefused
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_formats import (
     published_open_clip_xlm_roberta,

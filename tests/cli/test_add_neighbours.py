@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.neighbours.leaprr.saved_model import save_leaprr
-from tandem.repository.manifest import Manifest
-from tandem.repository.neighbour_manifest import neighbour_manifest_of
+from tandem.lab.neighbours.leaprr.saved_model import save_leaprr
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.neighbour_manifest import neighbour_manifest_of
 from tests.support.neighbours.served_corpus import tiny_leaprr
 
 # On one worker: its tests share what takes long to make.

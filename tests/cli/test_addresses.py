@@ -10,7 +10,7 @@ from tandem.cli.app import app
 from tandem.cli.corpora.corpora import open_corpus
 from tandem.cli.options import nobody_there
 from tandem.corpus.left_out import LeftOut
-from tandem.local.free_ports import free_ports
+from tandem.stack.free_ports import free_ports
 from tests.support.client.search_server import search_server
 
 COMMANDS = (

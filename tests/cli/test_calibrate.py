@@ -9,16 +9,16 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export.export_manifest import export_manifest
-from tandem.repository.calibration import (
+from tandem.model_io.repository.calibration import (
     CALIBRATION_NAME,
     Calibration,
     read_calibrations,
     write_calibrations,
 )
-from tandem.repository.precision import Precision
+from tandem.model_io.repository.precision import Precision
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.export_manifest import export_manifest
 
 # Test runs share cores, and torch's threads wait for one another.
 torch.set_num_threads(1)

@@ -3,7 +3,7 @@
 from tandem.cli.serve.demo import demo_items, demo_queries
 from tandem.corpus.scenes.nouns import LANGUAGES
 from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation.gallery import make_gallery
+from tandem.lab.evaluation.gallery import make_gallery
 
 
 def test_the_demo_searches_in_four_languages_and_with_pictures() -> None:

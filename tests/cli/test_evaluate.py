@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation.reports.report import Report
+from tandem.lab.evaluation.reports.report import Report
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
@@ -21,7 +22,6 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.trained_pictures import TrainedPictures
-from tandem.repository.precision import Precision
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer

@@ -21,11 +21,11 @@ from tandem.contract.regions import regions_from_proto
 from tandem.corpus.emoji import open_drawings
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.scenes.scene import Layout
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.demo_model import DEMO_NOTE
 from tandem.modeling.export.export_manifest import checkpoint_fingerprint
-from tandem.repository.precision import Precision
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import MODEL, all_stored, search_server

@@ -7,7 +7,7 @@ import typer
 
 from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.train.train import _kept
-from tandem.training.recipes.named_recipes import default
+from tandem.lab.training.recipes.named_recipes import default
 
 
 def test_it_says_what_is_kept_and_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.repository.manifest import read_manifest
+from tandem.model_io.repository.manifest import read_manifest
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.

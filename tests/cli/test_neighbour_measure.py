@@ -7,11 +7,11 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation.metrics import paired_p_value
-from tandem.evaluation.reports.report import Report
-from tandem.neighbours.leaprr.served_networks import described
-from tandem.neighbours.leaprr.training_folder import LeaprrFolder
-from tandem.neighbours.lists.neighbour_file import load_neighbours
+from tandem.lab.evaluation.metrics import paired_p_value
+from tandem.lab.evaluation.reports.report import Report
+from tandem.lab.neighbours.leaprr.served_networks import described
+from tandem.lab.neighbours.leaprr.training_folder import LeaprrFolder
+from tandem.lab.neighbours.lists.neighbour_file import load_neighbours
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 SIZES = [

@@ -15,14 +15,14 @@ from tandem.client.testing import FakeServer
 from tandem.contract.content import Modality
 from tandem.corpus.readers.karpathy import read_karpathy
 from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation.gallery import make_gallery
-from tandem.evaluation.offline import OfflineGallery
+from tandem.lab.evaluation.gallery import make_gallery
+from tandem.lab.evaluation.offline import OfflineGallery
+from tandem.lab.neighbours.lists.neighbour_file import load_neighbours
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_sources.region_tokens import RegionFile, write_regions
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.trained_pictures import TrainedPictures
-from tandem.neighbours.lists.neighbour_file import load_neighbours
 from tests.support.client.search_server import search_server
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
+from tandem.model_io.repository.manifest import read_manifest
 from tandem.modeling.checkpoint import load_checkpoint
-from tandem.repository.manifest import read_manifest
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision
 
@@ -99,7 +99,7 @@ def test_each_command_of_the_page_parses() -> None:
 
 def test_the_pages_settings_are_fields_of_a_recipe() -> None:
     """The page's settings for a small folder are fields of the recipe."""
-    from tandem.training.recipes.named_recipes import photographs
+    from tandem.lab.training.recipes.named_recipes import photographs
 
     assert set(SETTINGS) == {"be_batch_size", "matcher_batch_size", "held_out_family_count"}
     assert set(SETTINGS) <= set(photographs(1).to_dict())

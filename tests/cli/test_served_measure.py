@@ -19,8 +19,8 @@ from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.regions.regions import Regions, checked_regions
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import CrossEncoderMissing
-from tandem.evaluation.gallery import Gallery, make_gallery
-from tandem.evaluation.reports.report import Report, joined
+from tandem.lab.evaluation.gallery import Gallery, make_gallery
+from tandem.lab.evaluation.reports.report import Report, joined
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import all_stored, search_server

@@ -6,8 +6,8 @@ import pytest
 
 from tandem.cli.serve.service_settings import given_settings, service_groups
 from tandem.cli.serve.settings_page import FIRST_HEADING, settings_tables
-from tandem.local.stack import LocalStack, Ports
-from tandem.local.start_refused import StartRefused
+from tandem.stack.stack import LocalStack, Ports
+from tandem.stack.start_refused import StartRefused
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 

@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.item_store.environment import DATA_NAME
-from tandem.item_store.item_record import item_key
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.environment import DATA_NAME
+from tandem.local.item_store.item_record import item_key
+from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 from tests.support.item_store.stored_values import overwrite

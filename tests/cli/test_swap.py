@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.repository.model_version import Serving, wanted, write_serving
-from tandem.repository.swap_attendance import SwapAttendance
+from tandem.model_io.repository.model_version import Serving, wanted, write_serving
+from tandem.model_io.repository.swap_attendance import SwapAttendance
 
 
 @pytest.fixture(name="repository")

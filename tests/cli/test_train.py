@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
+from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.modeling.image_sources.vision_tower import VisionTower
-from tandem.repository.precision import Precision, native_precision
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision

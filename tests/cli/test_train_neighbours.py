@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.neighbours.leaprr.training_folder import LeaprrFolder
-from tandem.neighbours.lists.neighbour_file import save_neighbours
+from tandem.lab.neighbours.leaprr.training_folder import LeaprrFolder
+from tandem.lab.neighbours.lists.neighbour_file import save_neighbours
 from tests.support.neighbours.planted_corpus import planted_neighbours
 
 SMALL = [

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tandem.child_processes.child_environment import python_environment
 from tandem.cli.app import app
 from tandem.corpus.emoji import emoji_records
-from tandem.evaluation.reports.report import BE, Ranking, Report
-from tandem.training.runs.run_manifest import FILE_NAME
+from tandem.lab.evaluation.reports.report import BE, Ranking, Report
+from tandem.lab.training.runs.run_manifest import FILE_NAME
+from tandem.platform.child_processes.child_environment import python_environment
 from tests.support.corpus.written_karpathy import write_karpathy
 
 TEXT, IMAGE = "text→image", "image→text"
@@ -28,7 +28,7 @@ QUEUE = """
 import sys
 from pathlib import Path
 from tandem.cli.train.train_seeds import _finished
-from tandem.training.runs.run_manifest import ListedRun, RunManifest
+from tandem.lab.training.runs.run_manifest import ListedRun, RunManifest
 
 folder, run = Path(sys.argv[1]), ListedRun("tiny", 1)
 manifest = RunManifest.opened(folder, {}, [run])

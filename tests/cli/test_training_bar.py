@@ -5,7 +5,7 @@ import io
 from tandem.cli.terminal.console import Terminal
 from tandem.cli.terminal.progress import LongWork
 from tandem.cli.train.training_bar import TrainingBar
-from tandem.training.runs.run import NOTE_STAGE
+from tandem.lab.training.runs.run import NOTE_STAGE
 
 
 def test_stages_and_dev_recalls_are_lines_without_a_terminal() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.repository.manifest import read_manifest
+from tandem.model_io.repository.manifest import read_manifest
 from tests.support.zoo.tiny_zoo import save_tiny_zoo
 
 

@@ -14,10 +14,10 @@ from tandem.corpus.scenes.captions import captions_of
 from tandem.corpus.scenes.drawing import SCENE_SIZE, ScenePng, place_drawings
 from tandem.corpus.scenes.records import scene_family
 from tandem.corpus.scenes.scene import Group, Scene
-from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.repository.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
-from tandem.repository.precision import native_precision
+from tandem.stack.stack import LocalStack, Ports
 from tests.support.console.pages import OpenPage, search, shoot
 
 if TYPE_CHECKING:

@@ -21,16 +21,16 @@ from tandem.contract.content import (
     TruncationPolicy,
 )
 from tandem.contract.deadline import Deadline
-from tandem.encoding.encoder import ModelEncoder
-from tandem.encoding.local_encoder import LocalEncoder
-from tandem.encoding.query_encodings import QueryEncodings
-from tandem.inference.served_model import ServedModel
-from tandem.inference.served_texts import ServedTexts
-from tandem.pictures.image import MAX_IMAGE_BYTES, decode_image
+from tandem.local.encoding.encoder import ModelEncoder
+from tandem.local.encoding.local_encoder import LocalEncoder
+from tandem.local.encoding.query_encodings import QueryEncodings
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.inference.served_texts import ServedTexts
+from tandem.model_io.pictures.image import MAX_IMAGE_BYTES, decode_image
+from tandem.model_io.repository.followed_version import FollowedVersion
+from tandem.model_io.repository.manifest import Manifest
 from tandem.remote.encoder import RemoteEncoder
 from tandem.remote.model_servicer import ModelServicer
-from tandem.repository.followed_version import FollowedVersion
-from tandem.repository.manifest import Manifest
 from tandem.stages.encoding import EncodePurpose, Encoder
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server

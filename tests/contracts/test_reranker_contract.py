@@ -15,12 +15,12 @@ from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.content import Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_RERANK_K
-from tandem.inference.served_model import ServedModel
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.local_reranker import LocalReranker
+from tandem.local.reranking.reranker import ModelReranker
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.repository.manifest import Manifest
 from tandem.remote.reranker import RemoteReranker
-from tandem.repository.manifest import Manifest
-from tandem.reranking.local_reranker import LocalReranker
-from tandem.reranking.reranker import ModelReranker
 from tandem.stages.reranking import Candidates, GivenCandidates, Matches, Reranker, ScoreQuery
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
 from tests.support.chassis.served import served

@@ -20,11 +20,11 @@ from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_p
 from tandem.contract.filtering.filters import Exists, OneOf
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.search_path import KeywordState
-from tandem.item_store.item_record import item_key
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_record import item_key
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.shard.local_shard import LocalShard
+from tandem.local.shard.shard import ShardSettings, StoredShard
 from tandem.remote.shard import RemoteShard
-from tandem.shard.local_shard import LocalShard
-from tandem.shard.shard import ShardSettings, StoredShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery

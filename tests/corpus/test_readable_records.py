@@ -17,8 +17,8 @@ from tandem.corpus.readable_records import (
 )
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, NoImage
 from tandem.corpus.records import Caption, Record
-from tandem.texts.text import TextPreprocessor
-from tandem.training.data.caption_tokenizer import train_tokenizer
+from tandem.lab.training.data.caption_tokenizer import train_tokenizer
+from tandem.model_io.texts.text import TextPreprocessor
 from tests.support.pictures.pictures import encoded, plain, png_header
 
 SENTENCE = "two dogs left of one umbrella"

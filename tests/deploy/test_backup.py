@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.item_write import Upsert
 from tests.support.deploy.rendered import KUBERNETES, ROOT, parsed, rendered
 from tests.support.deploy.workloads import workloads

@@ -13,7 +13,7 @@ from tandem.chassis.settings import load
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.chassis.tls_proxy import ProxySettings
 from tandem.cli.serve.certificates import CONTAINERS
-from tandem.local.certificates import LocalAuthority
+from tandem.stack.certificates import LocalAuthority
 from tests.deploy.test_compose import OURS, SERVICES, port
 from tests.support.deploy.rendered import ROOT
 from tests.support.deploy.service_policies import SETTINGS

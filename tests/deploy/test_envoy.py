@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tandem.errors import IndexNotFound
-from tandem.local.free_ports import free_ports
+from tandem.stack.free_ports import free_ports
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import search_server
 from tests.support.deploy.rendered import ROOT

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tandem.local.prometheus import JOB as LOCAL_JOB
+from tandem.stack.prometheus import JOB as LOCAL_JOB
 from tests.support.deploy.rendered import of_kind, rendered
 
 ROOT = Path(__file__).parents[2]

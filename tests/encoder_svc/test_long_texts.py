@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import ImageContent, TextContent, TextTokens, TextUse, TruncationPolicy
-from tandem.inference.served_model import ServedModel
-from tandem.inference.served_texts import ServedTexts
-from tandem.repository.manifest import Manifest
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.inference.served_texts import ServedTexts
+from tandem.model_io.repository.manifest import Manifest
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.wire import content_to_proto, encoding_from_proto, truncation_policy_to_proto

@@ -24,13 +24,13 @@ from tandem.contract.content import (
     TextContent,
 )
 from tandem.contract.regions import RegionContent
-from tandem.encoding.encoder import ModelEncoder
-from tandem.encoding.local_encoder import LocalEncoder
-from tandem.encoding.query_encodings import QueryEncodings
-from tandem.inference.served_model import ServedModel
-from tandem.inference.served_texts import ServedTexts
-from tandem.local.free_ports import free_ports
-from tandem.repository.manifest import Manifest
+from tandem.local.encoding.encoder import ModelEncoder
+from tandem.local.encoding.local_encoder import LocalEncoder
+from tandem.local.encoding.query_encodings import QueryEncodings
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.inference.served_texts import ServedTexts
+from tandem.model_io.repository.manifest import Manifest
+from tandem.stack.free_ports import free_ports
 from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import encoder_service_pb2 as pb

@@ -11,9 +11,9 @@ import pytest
 
 from tandem import Engine
 from tandem.client import Client, Item
-from tandem.local.stack import LocalStack, Ports
-from tandem.local.start_refused import StartRefused
-from tandem.repository.manifest import Manifest
+from tandem.model_io.repository.manifest import Manifest
+from tandem.stack.stack import LocalStack, Ports
+from tandem.stack.start_refused import StartRefused
 from tests.support.client.search_forms import INDEX, NORMALISED, assert_same, forms, said
 from tests.support.pictures.pictures import encoded, noise
 from tests.support.triton.tiny_triton import Serving

@@ -11,8 +11,8 @@ import pytest
 
 from tandem import AsyncEngine, Engine
 from tandem.client import Client, Item
-from tandem.local.start_refused import StartRefused
-from tandem.repository.manifest import Manifest
+from tandem.model_io.repository.manifest import Manifest
+from tandem.stack.start_refused import StartRefused
 from tests.support.client.search_forms import INDEX, assert_same, forms, said
 from tests.support.client.waiting_client import WaitingClient
 from tests.support.pictures.pictures import encoded, noise

@@ -14,9 +14,9 @@ from tandem import Engine
 from tandem.client import Modality, Search, SearchResult, StoredItem
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import IndexNotFound, ItemIdInvalid, ModelMismatch
-from tandem.item_store.refused import StoreDamaged
-from tandem.local.data_folder import DataFolder
-from tandem.local.start_refused import StartRefused
+from tandem.local.item_store.refused import StoreDamaged
+from tandem.stack.data_folder import DataFolder
+from tandem.stack.start_refused import StartRefused
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 from tests.support.pictures.pictures import BLUE, GREEN, RED, encoded, plain
 
@@ -191,7 +191,7 @@ def test_a_missing_package_is_named_in_one_line(missing: str, told: str) -> None
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    assert ran.stderr.splitlines()[-1] == f"tandem.extras.PackageMissing: {told}"
+    assert ran.stderr.splitlines()[-1] == f"tandem.installation.PackageMissing: {told}"
 
 
 def test_recall_is_measured_as_the_services_are(engine: Engine) -> None:

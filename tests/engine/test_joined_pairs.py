@@ -10,7 +10,7 @@ import pytest
 
 from tandem import Engine
 from tandem.contract.content import TextContent
-from tandem.inference.joined_scoring import JoinedScoring
+from tandem.model_io.inference.joined_scoring import JoinedScoring
 from tandem.modeling.in_process.in_process_runner import InProcessRunner
 from tests.support.pictures.pictures import encoded, noise
 
@@ -31,7 +31,7 @@ def test_the_pairs_of_all_shards_go_to_the_model_together(
 
     # However long a shard takes to read.
     patient = partial(JoinedScoring, LONG_SECONDS)
-    monkeypatch.setattr("tandem.inference.served_model.JoinedScoring", patient)
+    monkeypatch.setattr("tandem.model_io.inference.served_model.JoinedScoring", patient)
     with Engine(tmp_path, model=tiny_repository, shards=2, caches=False) as engine:
         pictures = [(f"picture-{n}", encoded(noise(n), "PNG")) for n in range(9)]
         assert not any(each.error for each in engine.ingest(pictures, index_id=INDEX))

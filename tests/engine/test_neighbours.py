@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from tandem import Engine
 from tandem.client import Modality, Search, SearchResult, StoredItem
-from tandem.neighbours.leaprr.refinement import LeaprrModel, refine_as_served, refined_scores
-from tandem.neighbours.leaprr.served_networks import install_leaprr
-from tandem.neighbours.lists.similarity_lists import SimilarityLists
-from tandem.repository.manifest import read_manifest
+from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, refine_as_served, refined_scores
+from tandem.lab.neighbours.leaprr.served_networks import install_leaprr
+from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.model_io.repository.manifest import read_manifest
 from tests.support.neighbours.served_corpus import tiny_leaprr
 from tests.support.neighbours.similarity_views import similarity_view
 from tests.support.pictures.pictures import encoded, noise

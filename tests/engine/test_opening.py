@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tandem import AsyncEngine, Engine
-from tandem.local.start_refused import StartRefused
+from tandem.stack.start_refused import StartRefused
 from tests.support.grid import drawn
 
 # Counts child processes, and says what was there already when torch's import began.
@@ -27,7 +27,7 @@ def note(event, arguments):
         before_torch.extend(thread.name for thread in threading.enumerate())
 sys.addaudithook(note)
 from tandem import Engine
-assert not {"torch", "tandem.evaluation.reports.report"} & set(sys.modules)
+assert not {"torch", "tandem.lab.evaluation.reports.report"} & set(sys.modules)
 engine = Engine(sys.argv[1])
 opened_children = len(children)
 engine.describe_model()

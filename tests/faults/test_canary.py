@@ -17,17 +17,17 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem.errors import TandemError
-from tandem.inference.served_model import ServedModel
-from tandem.local import triton_watch
-from tandem.local.stack import LocalStack, Ports
-from tandem.local.triton_watch import FAILED_CANARY_COUNT, TritonWatch
-from tandem.repository.manifest import (
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.repository.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     Manifest,
     config_file,
     model_file,
 )
+from tandem.stack import triton_watch
+from tandem.stack.stack import LocalStack, Ports
+from tandem.stack.triton_watch import FAILED_CANARY_COUNT, TritonWatch
 from tandem.triton.client import TritonClient
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.faults.run_counts import is_full, run_count

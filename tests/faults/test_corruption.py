@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tandem.contract.content import Modality
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.item_write import Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.support.faults.condition import wait_until

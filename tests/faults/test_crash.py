@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.item_write import Committed, Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_to_proto

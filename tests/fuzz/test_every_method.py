@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from tandem.chassis.calls.channels import open_channel
 from tandem.client import Client
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 from tests.support.fuzz.fuzzing import (
     Tally,
     fuzz,

@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tandem.local.free_ports import free_ports
-from tandem.local.stack import LocalStack
+from tandem.stack.free_ports import free_ports
+from tandem.stack.stack import LocalStack
 from tests.support.gateway_svc.own_process import gateway_process
 from tests.support.local.tiny_stack import TINY_STACK
 from tests.support.security.run_counts import run_count

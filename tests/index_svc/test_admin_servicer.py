@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
 from tandem.errors import IndexNotFound, IndexTypeInvalid, TandemError
-from tandem.local.free_ports import free_ports
+from tandem.stack.free_ports import free_ports
 from tandem.stages.items import ItemRecord
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb

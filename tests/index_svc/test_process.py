@@ -11,8 +11,8 @@ import pytest
 
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.errors import ServiceUnavailable
-from tandem.item_store.item_store import ItemStore
-from tandem.shard.upkeep.snapshot import PARTIAL_SUFFIX
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.shard.upkeep.snapshot import PARTIAL_SUFFIX
 from tandem.stages.item_write import Upsert
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub

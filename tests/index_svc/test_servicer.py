@@ -16,9 +16,9 @@ from google.protobuf.message import Message
 from index_svc.servicer import IndexServicer
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
-from tandem.item_store.item_store import ItemStore
-from tandem.shard.local_shard import LocalShard
-from tandem.shard.shard import StoredShard
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.shard.local_shard import LocalShard
+from tandem.local.shard.shard import StoredShard
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import (

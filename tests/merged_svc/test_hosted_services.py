@@ -14,7 +14,7 @@ from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.deadline import Deadline
 from tandem.errors import ServiceUnavailable
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
 from tandem.remote.startup import Dependencies
 from tandem.stages.item_write import Upsert
 from tandem.stages.retrieval import ShardDescription

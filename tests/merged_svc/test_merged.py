@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.runs.watching import contract
 from tandem import Engine
 from tandem.client import Client, SearchResult
-from tandem.item_store.item_store import ItemStore
-from tandem.local.stack import LocalStack, Ports
-from tandem.repository.manifest import Manifest
+from tandem.local.item_store.item_store import ItemStore
+from tandem.model_io.repository.manifest import Manifest
+from tandem.stack.stack import LocalStack, Ports
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tests.support.client.search_forms import INDEX, NORMALISED, assert_same, forms, said

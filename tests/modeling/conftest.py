@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.export import export_model
-from tandem.repository.precision import Precision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 torch.set_num_threads(1)

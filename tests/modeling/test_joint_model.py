@@ -11,11 +11,11 @@ import torch
 from numpy.testing import assert_allclose
 from torch import Tensor, nn
 
+from tandem.lab.training.losses import in_batch_softmax_loss, pair_classification_loss
 from tandem.modeling.config import Encoder
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import SeparateEncoders
-from tandem.training.losses import in_batch_softmax_loss, pair_classification_loss
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
 R, D = 49, 16

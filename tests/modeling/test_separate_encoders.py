@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tandem.model_io.repository.manifest import Manifest, read_manifest
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.lowered import lowered
@@ -15,8 +17,6 @@ from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_checkpoint import combine
-from tandem.repository.manifest import Manifest, read_manifest
-from tandem.repository.precision import Precision
 from tests.support.modeling.separate_checkpoint import save_be_and_ce
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_model, tiny_tokenizer
 

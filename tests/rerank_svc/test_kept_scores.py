@@ -13,10 +13,10 @@ from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.inference.served_model import ServedModel
-from tandem.item_store.item_store import ItemStore
-from tandem.repository.manifest import JOINT_ENCODER, Manifest
-from tandem.reranking.reranker import ModelReranker
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.reranker import ModelReranker
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.repository.manifest import JOINT_ENCODER, Manifest
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
 from tests.support.rerank_svc.served_reranker import (

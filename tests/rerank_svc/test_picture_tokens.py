@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Encoding, ImageContent, ImageTokens
-from tandem.inference.served_model import ServedModel
-from tandem.item_store.item_store import ItemStore
-from tandem.pictures.image import decode_image
-from tandem.repository.manifest import IMAGE_BACKBONE, Manifest
-from tandem.repository.served_functions import ServedFunctions, TokenSource
+from tandem.local.item_store.item_store import ItemStore
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.repository.manifest import IMAGE_BACKBONE, Manifest
+from tandem.model_io.repository.served_functions import ServedFunctions, TokenSource
 from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
 from tandem.triton.client import TritonClient

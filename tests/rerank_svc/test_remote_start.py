@@ -11,7 +11,7 @@ import grpc
 
 from tandem.chassis.calls.channels import open_channel
 from tandem.contract.content import TextContent
-from tandem.repository.manifest import read_manifest
+from tandem.model_io.repository.manifest import read_manifest
 from tandem.v1 import model_service_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub

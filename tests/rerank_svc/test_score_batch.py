@@ -10,8 +10,8 @@ import pytest_asyncio
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Tokens
-from tandem.inference.served_model import ServedModel
-from tandem.repository.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.repository.manifest import JOINT_ENCODER, Manifest
 from tandem.v1 import error_reason_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub

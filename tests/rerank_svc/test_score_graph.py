@@ -15,11 +15,11 @@ from rerank_svc.servicer import RerankServicer
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Modality
-from tandem.inference.served_neighbour_model import ServedNeighbourModel
-from tandem.repository.neighbour_manifest import NeighbourModelManifest, neighbours_file
-from tandem.reranking.local_reranker import LocalReranker
-from tandem.reranking.neighbour_scorer import NeighbourScorer
-from tandem.reranking.reranker import ModelReranker
+from tandem.local.reranking.local_reranker import LocalReranker
+from tandem.local.reranking.neighbour_scorer import NeighbourScorer
+from tandem.local.reranking.reranker import ModelReranker
+from tandem.model_io.inference.served_neighbour_model import ServedNeighbourModel
+from tandem.model_io.repository.neighbour_manifest import NeighbourModelManifest, neighbours_file
 from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import (

@@ -16,11 +16,11 @@ from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.deadline import Deadline
-from tandem.inference.served_model import ServedModel
-from tandem.item_store.item_store import ItemStore
-from tandem.local.free_ports import free_ports
-from tandem.repository.manifest import Manifest
-from tandem.reranking.reranker import ModelReranker
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.reranker import ModelReranker
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.repository.manifest import Manifest
+from tandem.stack.free_ports import free_ports
 from tandem.stages.reranking import Candidates, ScoreQuery
 from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2

@@ -7,9 +7,9 @@ import pytest
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
 from tandem.errors import ServiceUnavailable
-from tandem.item_store.environment import DATA_NAME
-from tandem.item_store.item_store import ItemStore
-from tandem.item_store.refused import StoreRefused
+from tandem.local.item_store.environment import DATA_NAME
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.item_store.refused import StoreRefused
 from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.content import ImageTokens
 from tandem.contract.inference_cost import InferenceCost
-from tandem.inference.joined_scoring import JoinedScoring
-from tandem.inference.model_runner import Inferred
-from tandem.inference.served_model import ServedModel
-from tandem.item_store.item_store import ItemStore, StoredTokens
-from tandem.reranking.reranker import ModelReranker
+from tandem.local.item_store.item_store import ItemStore, StoredTokens
+from tandem.local.reranking.reranker import ModelReranker
+from tandem.model_io.inference.joined_scoring import JoinedScoring
+from tandem.model_io.inference.model_runner import Inferred
+from tandem.model_io.inference.served_model import ServedModel
 from tandem.stages.item_write import Delete, Upsert
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import grpc
 
-from tandem.local.free_ports import free_ports
+from tandem.stack.free_ports import free_ports
 from tests.support.faults.supervisor import Supervised
 from tests.support.security.canaries import (
     Canary,

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from prometheus_client.parser import text_string_to_metric_families
 
 from tandem.contract.methods import ACCESS, AccessRule
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
 from tests.support.chassis.contract import (
     code_of,
     contract_methods,

@@ -23,11 +23,11 @@ from pathlib import Path
 from tandem.client import Access, Client, NewItem
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.certificates import LocalAuthority
-from tandem.local.free_ports import free_ports
-from tandem.local.stack import LocalStack, Ports
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
+from tandem.stack.certificates import LocalAuthority
+from tandem.stack.free_ports import free_ports
+from tandem.stack.stack import LocalStack, Ports
 
 ROOT = Path(__file__).parents[2]
 INDEX = "scenes"

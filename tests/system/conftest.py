@@ -9,11 +9,11 @@ import torch
 from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack, Ports
+from tandem.model_io.repository.manifest import IMAGE_BACKBONE
+from tandem.model_io.repository.precision import native_precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
-from tandem.repository.manifest import IMAGE_BACKBONE
-from tandem.repository.precision import native_precision
+from tandem.stack.stack import LocalStack, Ports
 from tests.support.group_end import at_group_end
 from tests.support.triton.tiny_triton import with_lone_instances
 

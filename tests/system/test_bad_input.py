@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tandem.client import Client
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 from tandem.v1 import content_pb2, index_service_pb2, search_service_pb2
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub

@@ -12,9 +12,9 @@ from pathlib import Path
 import grpc
 
 from tandem.corpus.records import Record
-from tandem.local.stack import LocalStack
-from tandem.repository.config_pbtxt import INSTANCE_COUNT, pair_batch_size
-from tandem.repository.manifest import JOINT_ENCODER, read_manifest
+from tandem.model_io.repository.config_pbtxt import INSTANCE_COUNT, pair_batch_size
+from tandem.model_io.repository.manifest import JOINT_ENCODER, read_manifest
+from tandem.stack.stack import LocalStack
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub

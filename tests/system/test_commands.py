@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.records import Record
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 
 TANDEM = [sys.executable, "-m", "tandem.cli"]
 

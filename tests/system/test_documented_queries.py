@@ -11,7 +11,7 @@ from tandem.client import Client
 from tandem.contract.filtering.filter_expression import parse_filter
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/deploy.md"]

@@ -7,15 +7,15 @@ import pytest_asyncio
 
 from tandem.client import AsyncClient, Client
 from tandem.corpus.records import Record
-from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
-from tandem.evaluation.offline_report import offline_report
-from tandem.evaluation.reports.report import Report
-from tandem.evaluation.served import served_report
-from tandem.local.stack import LocalStack
+from tandem.lab.evaluation.gallery import Gallery, languages_of, make_gallery
+from tandem.lab.evaluation.offline_report import offline_report
+from tandem.lab.evaluation.reports.report import Report
+from tandem.lab.evaluation.served import served_report
+from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.lowered import lowered
-from tandem.repository.precision import Precision, native_precision
+from tandem.stack.stack import LocalStack
 
 POOL_SIZES = [5, 10]
 

@@ -20,7 +20,7 @@ from tandem.client import (
 )
 from tandem.contract.search_path import KeywordState
 from tandem.errors import ShardsMissing
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 from tests.support.local.tiny_stack import TINY_STACK
 from tests.support.pictures.pictures import encoded, noise
 

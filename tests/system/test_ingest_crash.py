@@ -11,8 +11,8 @@ import pytest
 from tandem.client import NO_RETRIES, Client
 from tandem.contract.content import Modality
 from tandem.errors import IndexNotFound, ServiceUnavailable, ShardsMissing, TandemError
-from tandem.item_store.item_store import ItemStore
-from tandem.local.stack import LocalStack
+from tandem.local.item_store.item_store import ItemStore
+from tandem.stack.stack import LocalStack
 from tests.support.faults.run_counts import run_count
 from tests.support.local.tiny_stack import TINY_STACK
 

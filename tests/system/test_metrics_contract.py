@@ -10,7 +10,7 @@ import urllib.request
 
 from benchmarks.runs.watching import contract
 from tandem.client import Client
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 
 # What one process may be scraped for, at most, all of its histograms' buckets with it.
 MAX_SERIES_COUNT = 1_000

@@ -18,11 +18,11 @@ from tandem.cli.app import app
 from tandem.client import Client, SearchResult
 from tandem.contract.content import Modality
 from tandem.corpus.readers.picture_folder import read_picture_folder
-from tandem.evaluation.gallery import make_gallery
-from tandem.local.stack import LocalStack, Ports
-from tandem.neighbours.leaprr.refinement import LeaprrModel
-from tandem.neighbours.lists.neighbour_file import load_neighbours
-from tandem.repository.manifest import read_manifest
+from tandem.lab.evaluation.gallery import make_gallery
+from tandem.lab.neighbours.leaprr.refinement import LeaprrModel
+from tandem.lab.neighbours.lists.neighbour_file import load_neighbours
+from tandem.model_io.repository.manifest import read_manifest
+from tandem.stack.stack import LocalStack, Ports
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire import embedding_from_proto
@@ -67,7 +67,7 @@ class Filled:
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Path) -> Iterator[Filled]:
     """Texts of a few words, and pictures of noise, with networks of random weights."""
-    from tandem.neighbours.leaprr.served_networks import install_leaprr
+    from tandem.lab.neighbours.leaprr.served_networks import install_leaprr
 
     folder = tmp_path_factory.mktemp("neighbour-stack")
     repository = shutil.copytree(tiny_repository, folder / "model_repository")

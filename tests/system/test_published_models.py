@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.client import Client
-from tandem.local.stack import LocalStack, Ports
-from tandem.texts.visible_text import visible_text
+from tandem.model_io.texts.visible_text import visible_text
+from tandem.stack.stack import LocalStack, Ports
 from tandem.v1 import content_pb2, encoder_service_pb2, encoder_service_pb2_grpc
 from tandem.wire import embeddings_from_proto
 from tests.support.modeling.library_embeddings import library_pictures, library_texts

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.client import Client
-from tandem.local.stack import LocalStack, Ports
+from tandem.stack.stack import LocalStack, Ports
 from tests.support.modeling.library_embeddings import library_pictures, library_texts
 from tests.support.modeling.library_matches import blip_matches, blip_similarities
 from tests.support.modeling.published_cross_encoders import WORD_COUNT, published_blip

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.client import Client
-from tandem.local.stack import LocalStack, Ports
+from tandem.stack.stack import LocalStack, Ports
 from tests.support.modeling.library_matches import pair_matches
 from tests.support.modeling.published_cross_encoders import published_blip2, published_vilt
 from tests.support.modeling.published_pairs import published_siglip

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.corpus.records import Record
-from tandem.evaluation.gallery import DIRECTIONS
-from tandem.evaluation.reports.report import BE, Ranking, Report
-from tandem.local.stack import LocalStack
+from tandem.lab.evaluation.gallery import DIRECTIONS
+from tandem.lab.evaluation.reports.report import BE, Ranking, Report
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.stack.stack import LocalStack
 from tests.support.gateway_svc.own_process import gateway_process
 
 ROOT = Path(__file__).parents[2]

@@ -17,20 +17,20 @@ from torch import nn
 
 from tandem.client import Client, RegionContent
 from tandem.errors import ImageInputUnsupported, RegionsInvalid
-from tandem.local.stack import LocalStack, Ports
+from tandem.lab.zoo.checkpoint import load_zoo_checkpoint
+from tandem.lab.zoo.served import read_zoo_model
+from tandem.lab.zoo.zoo_model import ZooModel
+from tandem.model_io.pictures.image_rules import BoxNumbers, RegionRules
+from tandem.model_io.pictures.region_vectors import content_vectors
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.texts.special_tokens import special_tokens
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.joint_model import JointModel
-from tandem.pictures.image_rules import BoxNumbers, RegionRules
-from tandem.pictures.region_vectors import content_vectors
-from tandem.repository.precision import Precision
-from tandem.texts.special_tokens import special_tokens
-from tandem.zoo.checkpoint import load_zoo_checkpoint
-from tandem.zoo.served import read_zoo_model
-from tandem.zoo.zoo_model import ZooModel
+from tandem.stack.stack import LocalStack, Ports
 from tests.support.modeling.region_checkpoints import (
     FEATURE_WIDTH,
     oscar_weights,

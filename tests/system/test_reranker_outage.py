@@ -18,7 +18,7 @@ import grpc
 import pytest
 
 from tandem.corpus.records import Record
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 from tandem.v1 import content_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub

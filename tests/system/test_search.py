@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tandem.client import Client, SearchResult
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.corpus.records import Record
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 
 
 def test_a_text_finds_pictures(client: Client, scenes_index: str, records: list[Record]) -> None:

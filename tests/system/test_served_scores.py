@@ -15,14 +15,14 @@ from PIL import Image
 from tandem.client import Client
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.corpus.records import Record
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.pictures.image_rules import ImageRules
+from tandem.model_io.repository.calibration import CALIBRATION_NAME, calibration_in
+from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.lowered import lowered
-from tandem.pictures.image import decode_image
-from tandem.pictures.image_rules import ImageRules
-from tandem.repository.calibration import CALIBRATION_NAME, calibration_in
-from tandem.repository.precision import Precision, native_precision
 
 QUERY_COUNT = 10
 CANDIDATE_COUNT = 20

@@ -7,8 +7,8 @@ import pytest
 from tandem.client import Client, SearchResult
 from tandem.contract.content import Modality
 from tandem.errors import ShardsMissing
-from tandem.local.stack import LocalStack
 from tandem.search.shard_map import ShardMap
+from tandem.stack.stack import LocalStack
 from tests.support.local.tiny_stack import TINY_STACK
 
 pytestmark = TINY_STACK

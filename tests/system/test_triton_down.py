@@ -7,7 +7,7 @@ import pytest
 from tandem.client import NO_RETRIES, Client
 from tandem.contract.content import Modality
 from tandem.errors import ModelUnavailable
-from tandem.local.stack import LocalStack
+from tandem.stack.stack import LocalStack
 from tests.support.local.tiny_stack import TINY_STACK
 
 pytestmark = TINY_STACK

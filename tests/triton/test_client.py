@@ -20,9 +20,9 @@ from tandem.errors import (
     Overloaded,
     TandemError,
 )
-from tandem.inference.model_runner import OutputSpec
-from tandem.local.free_ports import free_ports
-from tandem.repository.priority import Priority
+from tandem.model_io.inference.model_runner import OutputSpec
+from tandem.model_io.repository.priority import Priority
+from tandem.stack.free_ports import free_ports
 from tandem.triton import client as client_module
 from tandem.triton.client import TritonClient
 from tandem.triton.metrics import note_inference

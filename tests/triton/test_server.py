@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from tandem.errors import DeadlineExceeded, ModelUnavailable
-from tandem.inference.model_runner import ModelAnswer, OutputSpec
-from tandem.local.free_ports import free_ports
-from tandem.repository.manifest import Manifest
-from tandem.repository.model_version import ModelVersion, version_folder, write_serving
-from tandem.repository.model_version import Serving as Version
+from tandem.model_io.inference.model_runner import ModelAnswer, OutputSpec
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.model_version import ModelVersion, version_folder, write_serving
+from tandem.model_io.repository.model_version import Serving as Version
+from tandem.stack.free_ports import free_ports
 from tandem.triton.client import TritonClient
 from tandem.triton.server import TritonServer, TritonUnavailable
 from tests.support.triton.odd_models import (

@@ -12,7 +12,7 @@ import trustme
 from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.tls_proxy import TlsProxy
 from tandem.errors import ModelUnavailable
-from tandem.inference.model_runner import OutputSpec
+from tandem.model_io.inference.model_runner import OutputSpec
 from tandem.triton.client import TritonClient
 from tests.support.chassis.authority import Files
 from tests.support.triton.odd_models import MOODY

@@ -12,13 +12,13 @@ import torch
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tandem.errors import ModelOutputInvalid, ModelUnavailable
-from tandem.inference.served_model import ServedModel
-from tandem.inference.version_check import check_version
-from tandem.local.free_ports import free_ports
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.inference.version_check import check_version
+from tandem.model_io.repository.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.repository.model_version import version_folder
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.export.version_export import export_version
-from tandem.repository.manifest import JOINT_ENCODER, Manifest
-from tandem.repository.model_version import version_folder
+from tandem.stack.free_ports import free_ports
 from tandem.triton.client import TritonClient
 from tandem.triton.server import TritonServer
 from tandem.triton.versions import TritonRefused, TritonVersions

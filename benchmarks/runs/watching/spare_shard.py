@@ -15,8 +15,8 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.local.free_ports import free_ports
-from tandem.local.prometheus import write_targets
+from tandem.stack.free_ports import free_ports
+from tandem.stack.prometheus import write_targets
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb

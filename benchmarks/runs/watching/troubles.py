@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.runs.watching.running_stack import RunningStack
 from benchmarks.runs.watching.spare_shard import INDEX_ID, SpareShard, unit_vectors
-from tandem.item_store.environment import DATA_NAME, raise_limit
+from tandem.local.item_store.environment import DATA_NAME, raise_limit
 from tandem.v1 import content_pb2, encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 

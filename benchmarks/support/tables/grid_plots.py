@@ -7,8 +7,8 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tandem.evaluation.reports.report import BE, Report
-from tandem.training.runs.loss_curve import read_curve
+from tandem.lab.evaluation.reports.report import BE, Report
+from tandem.lab.training.runs.loss_curve import read_curve
 
 
 def plot_dev_recalls(runs: Mapping[str, Sequence[Path]], path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tandem.evaluation.reports.comparison import ComparedOrder, compare
-from tandem.evaluation.reports.report import BE, Report
-from tandem.evaluation.reports.spread import Spread
+from tandem.lab.evaluation.reports.comparison import ComparedOrder, compare
+from tandem.lab.evaluation.reports.report import BE, Report
+from tandem.lab.evaluation.reports.spread import Spread
 
 Reports = Mapping[str, Sequence[Report]]
 """Of each system, one a seed; the first system is what the others are held against."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from tandem.evaluation.metrics import RECALL_AT, paired_p_value, recall_at
+from tandem.lab.evaluation.metrics import RECALL_AT, paired_p_value, recall_at
 
 DIRECTIONS = ("i2t", "t2i")
 

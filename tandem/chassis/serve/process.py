@@ -28,7 +28,7 @@ from tandem.chassis.telemetry.log import (
 )
 from tandem.chassis.telemetry.metrics import REGISTRY, note_build
 from tandem.chassis.telemetry.tracing import Tracing, load_tracing_or_exit, use
-from tandem.files.private_files import keep_files_private
+from tandem.platform.files.private_files import keep_files_private
 
 log = get_logger()
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Info, ProcessCollector, values
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
-from tandem.version import __version__
+from tandem.installation import __version__
 
 
 class _InMemory(MetricWrapperBase):

@@ -17,9 +17,9 @@ from tandem.contract.regions import MAX_REGION_COUNT
 from tandem.corpus.errors import RegionsUnreadable
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.regions.regions import RegionReader, read_regions
+from tandem.model_io.pictures.image_rules import BoxNumbers, RegionRules
+from tandem.model_io.pictures.region_vectors import region_vectors
 from tandem.modeling.image_sources.region_tokens import write_region_file
-from tandem.pictures.image_rules import BoxNumbers, RegionRules
-from tandem.pictures.region_vectors import region_vectors
 
 _STAGE = "read the regions"
 

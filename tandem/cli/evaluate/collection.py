@@ -23,9 +23,9 @@ from tandem.corpus.readable_records import (
     readable_records,
 )
 from tandem.corpus.records import Caption, Record
-from tandem.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
-from tandem.evaluation.gallery_digest import GalleryDigest
-from tandem.texts.visible_text import folded_text
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
+from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.model_io.texts.visible_text import folded_text
 
 BEST: Final = "best expected R@1"
 _ANY_MATCH = "all that shares the caption word by word"

@@ -8,8 +8,8 @@ import typer
 
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
-from tandem.evaluation.reports.comparison import compare as compare_reports
-from tandem.evaluation.reports.report import Report
+from tandem.lab.evaluation.reports.comparison import compare as compare_reports
+from tandem.lab.evaluation.reports.report import Report
 
 
 @with_json

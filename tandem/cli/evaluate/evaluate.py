@@ -21,11 +21,11 @@ from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.cli.terminal.progress import LongWork
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.record_regions import RecordRegions
-from tandem.evaluation.gallery_digest import gallery_digest
-from tandem.evaluation.metrics import RECALL_AT
-from tandem.evaluation.reports.machine import machine_about
-from tandem.evaluation.reports.report import Ranking, Report, joined
-from tandem.evaluation.reports.report_markdown import ORDER_METRICS, order_cells, recall_cell
+from tandem.lab.evaluation.gallery_digest import gallery_digest
+from tandem.lab.evaluation.metrics import RECALL_AT
+from tandem.lab.evaluation.reports.machine import machine_about
+from tandem.lab.evaluation.reports.report import Ranking, Report, joined
+from tandem.lab.evaluation.reports.report_markdown import ORDER_METRICS, order_cells, recall_cell
 
 if TYPE_CHECKING:
     from tandem.cli.evaluate.offline_measure import OfflineMeasure

@@ -11,8 +11,8 @@ from tandem.cli.ingest.ingest import LongTexts
 from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import OnError
-from tandem.evaluation.served import POOL_K
-from tandem.repository.precision import Precision
+from tandem.lab.evaluation.served import POOL_K
+from tandem.model_io.repository.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

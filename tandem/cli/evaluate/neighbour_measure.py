@@ -6,19 +6,19 @@ from pathlib import Path
 
 from tandem.cli.corpora.corpora import corpus_place
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart
-from tandem.evaluation.gallery import Gallery
-from tandem.evaluation.offline_report import Reorder
-from tandem.neighbours.baselines.label_free import EXPANSIONS, METHODS, Setting, tuned
-from tandem.neighbours.leaprr.served_networks import networks_fingerprint
-from tandem.neighbours.leaprr.training_folder import LeaprrFolder
-from tandem.neighbours.lists.corpus_neighbours import (
+from tandem.lab.evaluation.gallery import Gallery
+from tandem.lab.evaluation.offline_report import Reorder
+from tandem.lab.neighbours.baselines.label_free import EXPANSIONS, METHODS, Setting, tuned
+from tandem.lab.neighbours.leaprr.served_networks import networks_fingerprint
+from tandem.lab.neighbours.leaprr.training_folder import LeaprrFolder
+from tandem.lab.neighbours.lists.corpus_neighbours import (
     BE_BASE,
     CorpusNeighbours,
     NeighbourSource,
     base_name,
 )
-from tandem.neighbours.lists.neighbour_file import NeighbourManifest, load_neighbours
-from tandem.neighbours.neighbour_orders import LabelFreeMethod, LeaprrMethod, NeighbourOrders
+from tandem.lab.neighbours.lists.neighbour_file import NeighbourManifest, load_neighbours
+from tandem.lab.neighbours.neighbour_orders import LabelFreeMethod, LeaprrMethod, NeighbourOrders
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,14 @@ from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.progress import query_progress
 from tandem.corpus.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.corpus.records import Record
-from tandem.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.evaluation.gallery_digest import GalleryDigest
-from tandem.evaluation.offline_report import offline_report
-from tandem.evaluation.reports.checkpoint_origin import origin_about
-from tandem.evaluation.reports.report import NO_CROSS_ENCODER, Report
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.lab.evaluation.offline_report import offline_report
+from tandem.lab.evaluation.reports.checkpoint_origin import origin_about
+from tandem.lab.evaluation.reports.report import NO_CROSS_ENCODER, Report
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
-from tandem.repository.precision import Precision
-from tandem.texts.text import TextPreprocessor
 
 _TRAINED: Final = "asking pictures that were trained on"
 

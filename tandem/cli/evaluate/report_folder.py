@@ -4,10 +4,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from tandem.cli.terminal.console import errors, out
-from tandem.evaluation.reports.plots import plot_recall_against_time
-from tandem.evaluation.reports.report import Report
-from tandem.evaluation.reports.report_markdown import report_markdown
-from tandem.files.whole_file import write_whole
+from tandem.lab.evaluation.reports.plots import plot_recall_against_time
+from tandem.lab.evaluation.reports.report import Report
+from tandem.lab.evaluation.reports.report_markdown import report_markdown
+from tandem.platform.files.whole_file import write_whole
 
 
 def check_writable(folder: Path) -> None:

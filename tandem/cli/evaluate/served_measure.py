@@ -27,10 +27,10 @@ from tandem.corpus.readable_records import (
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
 from tandem.errors import CrossEncoderMissing, IndexNotFound, TandemError
-from tandem.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.evaluation.gallery_digest import GalleryDigest
-from tandem.evaluation.reports.report import NO_CROSS_ENCODER, Report
-from tandem.evaluation.served import AdaptiveDepth, served_report
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.lab.evaluation.reports.report import NO_CROSS_ENCODER, Report
+from tandem.lab.evaluation.served import AdaptiveDepth, served_report
 
 
 class ServedMeasure:

@@ -11,18 +11,18 @@ import typer
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.cli.terminal.progress import LongWork
-from tandem.files.private_files import private_files
-from tandem.item_store.backup import (
+from tandem.local.item_store.backup import (
     back_up,
     is_backup,
     verify_backup,
 )
-from tandem.item_store.backup import restore as restore_backup
-from tandem.item_store.backup_manifest import BackupManifest
-from tandem.item_store.check import Show
-from tandem.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
-from tandem.item_store.refused import StoreRefused
-from tandem.item_store.verdict import Verdict, verify_in_child
+from tandem.local.item_store.backup import restore as restore_backup
+from tandem.local.item_store.backup_manifest import BackupManifest
+from tandem.local.item_store.check import Show
+from tandem.local.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
+from tandem.local.item_store.refused import StoreRefused
+from tandem.local.item_store.verdict import Verdict, verify_in_child
+from tandem.platform.files.private_files import private_files
 
 _SHOWN_FAULT_COUNT = 20
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
-from tandem.child_processes.child_environment import python_command, python_environment
 from tandem.cli.corpora.corpora import open_corpus
 from tandem.cli.ingest.ingest import DEFAULT_SEED, DEFAULT_SPLIT
 from tandem.cli.options import DEFAULT_ADDRESS
 from tandem.cli.terminal.console import one_line, out
 from tandem.contract.identifiers import check_index_id
 from tandem.corpus.errors import SplitUnknown
+from tandem.platform.child_processes.child_environment import python_command, python_environment
 
 _STOP_SECONDS = 10.0
 

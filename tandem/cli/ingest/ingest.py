@@ -46,7 +46,7 @@ from tandem.corpus.readable_records import (
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Caption, Record
 from tandem.errors import TandemError
-from tandem.pictures.smaller_jpeg import sendable_picture
+from tandem.model_io.pictures.smaller_jpeg import sendable_picture
 
 DEFAULT_SPLIT: Final = "test"
 DEFAULT_SEED: Final = 1

@@ -11,14 +11,14 @@ from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY, with_options
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
 from tandem.cli.user_path import user_path
+from tandem.model_io.pictures.image_rules import Fit, ImageRules, RegionRules
+from tandem.model_io.repository.manifest import Manifest, model_file
+from tandem.model_io.repository.precision import Precision, native_precision
+from tandem.model_io.repository.served_functions import TokenSource
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.published_model import PublishedModel
-from tandem.pictures.image_rules import Fit, ImageRules, RegionRules
-from tandem.repository.manifest import Manifest, model_file
-from tandem.repository.precision import Precision, native_precision
-from tandem.repository.served_functions import TokenSource
 
 _FITS = {
     Fit.CROP: "a square cut out of the centre",

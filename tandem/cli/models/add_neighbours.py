@@ -8,10 +8,10 @@ import typer
 from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
-from tandem.neighbours.leaprr.saved_model import load_leaprr
-from tandem.neighbours.leaprr.served_networks import install_leaprr, trained_over
-from tandem.repository.model_repository import our_manifest
-from tandem.repository.neighbour_manifest import NeighbourModelManifest
+from tandem.lab.neighbours.leaprr.saved_model import load_leaprr
+from tandem.lab.neighbours.leaprr.served_networks import install_leaprr, trained_over
+from tandem.model_io.repository.model_repository import our_manifest
+from tandem.model_io.repository.neighbour_manifest import NeighbourModelManifest
 
 
 def add_neighbours(

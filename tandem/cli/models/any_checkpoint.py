@@ -6,14 +6,14 @@ from pathlib import Path
 
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart
 from tandem.contract.content import TruncationPolicy
-from tandem.evaluation.gallery_digest import GalleryDigest
-from tandem.evaluation.reports.checkpoint_origin import trained_names
+from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.lab.evaluation.reports.checkpoint_origin import trained_names
+from tandem.lab.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_checkpoint
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.lowered import lowered, lowered_part
-from tandem.repository.precision import Precision
-from tandem.texts.text import TextPreprocessor
-from tandem.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_checkpoint
 
 AnyCheckpoint = Checkpoint | ZooCheckpoint
 

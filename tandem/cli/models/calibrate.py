@@ -19,23 +19,26 @@ from tandem.corpus.readable_records import (
     SkippedRecords,
     readable_records,
 )
-from tandem.evaluation.calibration.held_out_pools import HeldOutPools
-from tandem.evaluation.calibration.model_calibration import FittedCalibration, calibration_markdown
-from tandem.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
-from tandem.evaluation.offline import OfflineGallery
-from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
-from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export.export_manifest import export_manifest
-from tandem.modeling.export.lowered import lowered
-from tandem.repository.calibration import (
+from tandem.lab.evaluation.calibration.held_out_pools import HeldOutPools
+from tandem.lab.evaluation.calibration.model_calibration import (
+    FittedCalibration,
+    calibration_markdown,
+)
+from tandem.lab.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
+from tandem.lab.evaluation.offline import OfflineGallery
+from tandem.model_io.repository.calibration import (
     CALIBRATION_NAME,
     Calibration,
     read_calibrations,
     with_calibration,
     write_calibrations,
 )
-from tandem.repository.precision import Precision, native_precision
-from tandem.texts.text import TextPreprocessor
+from tandem.model_io.repository.precision import Precision, native_precision
+from tandem.model_io.texts.text import TextPreprocessor
+from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.export_manifest import export_manifest
+from tandem.modeling.export.lowered import lowered
 
 _POOL_SIZE = 20
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from tandem.cli.user_path import user_path
+from tandem.lab.zoo.checkpoint import is_zoo_checkpoint
+from tandem.lab.zoo.served import read_zoo_model
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import is_published_folder, read_published_model
 from tandem.modeling.published.files import published_folder
-from tandem.zoo.checkpoint import is_zoo_checkpoint
-from tandem.zoo.served import read_zoo_model
 
 
 def is_published(folder: Path) -> bool:

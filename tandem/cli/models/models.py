@@ -8,7 +8,7 @@ from tandem.cli.options import ADDRESS, DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.terminal.console import out, shown
 from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.client import Access, Client, ModelDescription
-from tandem.repository.model_repository import (
+from tandem.model_io.repository.model_repository import (
     StoredModel,
     our_manifest,
     remove_model,

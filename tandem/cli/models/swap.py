@@ -10,9 +10,8 @@ import typer
 
 from tandem.cli.options import DEFAULT_REPOSITORY
 from tandem.cli.terminal.console import out
-from tandem.modeling.export.version_export import export_version
-from tandem.repository.model_repository import check_swappable, our_manifest
-from tandem.repository.model_version import (
+from tandem.model_io.repository.model_repository import check_swappable, our_manifest
+from tandem.model_io.repository.model_version import (
     Serving,
     Wanted,
     serving,
@@ -21,8 +20,9 @@ from tandem.repository.model_version import (
     wanted,
     write_wanted,
 )
-from tandem.repository.precision import Precision
-from tandem.repository.swap_attendance import is_attended, swap_stage
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.repository.swap_attendance import is_attended, swap_stage
+from tandem.modeling.export.version_export import export_version
 
 _LOOK_SECONDS = 0.2
 

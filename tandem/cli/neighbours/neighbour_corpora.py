@@ -19,14 +19,22 @@ from tandem.cli.neighbours.neighbour_gallery import CorpusPart, neighbour_galler
 from tandem.cli.terminal.progress import LongWork, query_progress
 from tandem.corpus.readable_records import ModelCheck, RecordCheck, SkippedRecords
 from tandem.corpus.records import Record
-from tandem.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.evaluation.gallery_digest import gallery_digest
-from tandem.evaluation.offline import OfflineGallery
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.lab.evaluation.gallery_digest import gallery_digest
+from tandem.lab.evaluation.offline import OfflineGallery
+from tandem.lab.neighbours.lists.corpus_neighbours import (
+    CorpusNeighbours,
+    NeighbourSource,
+    check_depth,
+)
+from tandem.lab.neighbours.lists.gallery_neighbours import (
+    check_pool,
+    corpus_digest,
+    gallery_neighbours,
+)
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
-from tandem.neighbours.lists.corpus_neighbours import CorpusNeighbours, NeighbourSource, check_depth
-from tandem.neighbours.lists.gallery_neighbours import check_pool, corpus_digest, gallery_neighbours
-from tandem.repository.precision import Precision
 
 
 class NeighbourBuild:

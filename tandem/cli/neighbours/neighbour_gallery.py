@@ -14,7 +14,7 @@ from tandem.corpus.readable_records import (
     readable_records,
 )
 from tandem.corpus.records import Record
-from tandem.evaluation.gallery import Gallery, languages_of, make_gallery
+from tandem.lab.evaluation.gallery import Gallery, languages_of, make_gallery
 
 
 @dataclass(frozen=True, slots=True)

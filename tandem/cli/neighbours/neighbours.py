@@ -16,8 +16,8 @@ from tandem.cli.neighbours.served_neighbours import ServedNeighbourBuild
 from tandem.cli.options import MAX_SEED, checked_if_given, with_options
 from tandem.cli.terminal.console import errors, out
 from tandem.corpus.readable_records import OnError, SkippedRecords
-from tandem.neighbours.lists.neighbour_file import check_replaceable, save_neighbours
-from tandem.repository.precision import Precision
+from tandem.lab.neighbours.lists.neighbour_file import check_replaceable, save_neighbours
+from tandem.model_io.repository.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,15 +19,15 @@ from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.contract.search.answer_wire import content_to_proto, item_error
 from tandem.corpus.readable_records import SkippedRecords, check_picture_there
 from tandem.corpus.records import Record
-from tandem.evaluation.gallery import Gallery, PictureContent
-from tandem.neighbours.lists.corpus_neighbours import (
+from tandem.lab.evaluation.gallery import Gallery, PictureContent
+from tandem.lab.neighbours.lists.corpus_neighbours import (
     CorpusNeighbours,
     NeighbourSource,
     check_depth,
     corpus_neighbours,
 )
-from tandem.neighbours.lists.gallery_neighbours import corpus_digest
-from tandem.neighbours.lists.neighbour_lists import Scores
+from tandem.lab.neighbours.lists.gallery_neighbours import corpus_digest
+from tandem.lab.neighbours.lists.neighbour_lists import Scores
 from tandem.v1 import content_pb2, content_service_pb2
 
 _TIMEOUT_SECONDS = 60.0

@@ -15,7 +15,7 @@ from tandem.cli.terminal.console import errors, one_line
 from tandem.client import FoundItem
 from tandem.contract.content import ImageContent, TextContent
 from tandem.contract.regions import RegionContent
-from tandem.pictures.heif_file import heif_kind
+from tandem.model_io.pictures.heif_file import heif_kind
 
 # Characters that every file system allows, and no shell interprets.
 _UNSAFE = re.compile(r"[^\w.+=@-]|^[.-]")

@@ -32,7 +32,7 @@ from tandem.contract.filtering.filter_expression import FilterTextInvalid, parse
 from tandem.contract.filtering.filters import Filter
 from tandem.contract.limits import MAX_MESSAGE_BYTES, MAX_SEARCH_COUNT
 from tandem.errors import TandemError
-from tandem.pictures.smaller_jpeg import sendable_picture
+from tandem.model_io.pictures.smaller_jpeg import sendable_picture
 from tandem.v1 import content_pb2, search_service_pb2
 
 # Not splitlines, which would also split at U+2028 and similar characters.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.terminal.console import out
-from tandem.local.certificates import LocalAuthority
+from tandem.stack.certificates import LocalAuthority
 
 # Each service of the Compose file, and the name in its certificate that others accept.
 CONTAINERS: Mapping[str, str] = {

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from tandem.client import FoundItem
 from tandem.contract.content import ImageContent, TextContent
 from tandem.contract.regions import RegionContent
-from tandem.demo_files import demo_folder
+from tandem.installation import demo_folder
 
 SHOWN_COUNT = 5
 

@@ -22,11 +22,11 @@ from tandem.client import Access, Client
 from tandem.corpus.records import Caption, Record
 from tandem.corpus.scenes.nouns import LANGUAGES, Language
 from tandem.corpus.scenes.records import scene_records
-from tandem.evaluation.gallery import Gallery, make_gallery
-from tandem.local.data_folder import DataFolder
-from tandem.local.stack import LocalStack, Ports
-from tandem.local.start_checks import check_machine
+from tandem.lab.evaluation.gallery import Gallery, make_gallery
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.stack.data_folder import DataFolder
+from tandem.stack.stack import LocalStack, Ports
+from tandem.stack.start_checks import check_machine
 
 _INDEX = "scenes"
 _SCENE_COUNT = 2_000

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.terminal.console import out
-from tandem.local.data_folder import DataFolder
-from tandem.local.free_ports import free_ports
-from tandem.local.ports import HOST
-from tandem.local.start_checks import check_free, check_torch, has_gateway, shard_count
-from tandem.local.start_refused import StartRefused
-from tandem.repository.manifest import Manifest
+from tandem.model_io.repository.manifest import Manifest
+from tandem.stack.data_folder import DataFolder
+from tandem.stack.free_ports import free_ports
+from tandem.stack.ports import HOST
+from tandem.stack.start_checks import check_free, check_torch, has_gateway, shard_count
+from tandem.stack.start_refused import StartRefused
 
 _PORTS = (7400, 7500, 7450)
 

@@ -16,7 +16,7 @@ from tandem.chassis.serve.process import OptionalServices
 from tandem.chassis.settings import SettingsError, load
 from tandem.chassis.telemetry.tracing import check_trace_settings
 from tandem.chassis.tls import TlsSettings
-from tandem.local.start_refused import StartRefused
+from tandem.stack.start_refused import StartRefused
 
 SERVICES: Mapping[str, type[Any]] = {
     "orchestrator": OrchestratorSettings,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tandem.child_processes.keeper import ProcessFailed
 from tandem.cli.corpora.corpora import CORPUS_HELP, index_of
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.ingest.demo_note import say_if_demo
@@ -19,34 +18,35 @@ from tandem.cli.serve.one_process import check_one_process, http_line, serve_one
 from tandem.cli.serve.service_settings import GivenSettings, given_settings
 from tandem.cli.terminal.console import Terminal, errors, out
 from tandem.cli.terminal.stop_signals import Stopped, StopSignals
-from tandem.local.data_folder import DataFolder
-from tandem.local.free_ports import free_ports
-from tandem.local.prometheus import (
+from tandem.model_io.repository.manifest import Manifest, manifest_file
+from tandem.model_io.repository.model_repository import added_manifest_of
+from tandem.model_io.repository.precision import Precision
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.demo_model import is_demo
+from tandem.modeling.export.fresh_export import export_if_stale
+from tandem.platform.child_processes.keeper import ProcessFailed
+from tandem.stack.data_folder import DataFolder
+from tandem.stack.free_ports import free_ports
+from tandem.stack.prometheus import (
     MAX_SPEED,
     LocalPrometheus,
     scraped,
 )
-from tandem.local.stack import LocalStack, Ports, StackFailed
-from tandem.local.start_checks import (
+from tandem.stack.stack import LocalStack, Ports, StackFailed
+from tandem.stack.start_checks import (
     check_machine,
     check_ports,
     has_gateway,
     precision_note,
     shard_count,
 )
-from tandem.local.start_refused import StartRefused
-from tandem.local.triton_watch import TritonWatch
-from tandem.local.version_swaps import VersionSwaps
-from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.export.demo_model import is_demo
-from tandem.modeling.export.fresh_export import export_if_stale
-from tandem.repository.manifest import Manifest, manifest_file
-from tandem.repository.model_repository import added_manifest_of
-from tandem.repository.precision import Precision
+from tandem.stack.start_refused import StartRefused
+from tandem.stack.triton_watch import TritonWatch
+from tandem.stack.version_swaps import VersionSwaps
 
 if TYPE_CHECKING:
-    from tandem.local.certificates import LocalAuthority
+    from tandem.stack.certificates import LocalAuthority
 
 _PROMETHEUS_PORT = 9090
 _CONSOLE_NOTE = (
@@ -277,7 +277,7 @@ def _authority(folder: DataFolder, given: GivenSettings) -> "LocalAuthority":
     if named := [each for each in given.variables if each.startswith("TLS_")]:
         raise StartRefused(f"--tls makes certificates itself: unset {', '.join(named)}")
     # Imported here: a service's image has this command line without cryptography.
-    from tandem.local.certificates import LocalAuthority
+    from tandem.stack.certificates import LocalAuthority
 
     return LocalAuthority(folder.path / "tls")
 

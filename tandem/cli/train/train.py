@@ -20,19 +20,19 @@ from tandem.corpus.readable_records import (
     readable_records,
 )
 from tandem.corpus.records import Record
-from tandem.repository.precision import Precision, native_precision
-from tandem.training.compute import device_named
-from tandem.training.processes import torchrun_local_rank, torchrun_processes
-from tandem.training.recipes.recipe import MatcherRecipe, Recipe
-from tandem.training.runs.curve_plot import plot_run
-from tandem.training.runs.run import check_free, check_there, check_unfinished, check_writable
-from tandem.training.runs.run_state import FILE_NAME
-from tandem.training.sources.fitting_captions import FittingCaptions
-from tandem.training.sources.record_source import RecordSource
-from tandem.training.sources.scene_source import SceneSource
-from tandem.training.sources.spoken_captions import SpokenCaptions
-from tandem.training.train import TrainingSource
-from tandem.training.train import train as train_by
+from tandem.lab.training.compute import device_named
+from tandem.lab.training.processes import torchrun_local_rank, torchrun_processes
+from tandem.lab.training.recipes.recipe import MatcherRecipe, Recipe
+from tandem.lab.training.runs.curve_plot import plot_run
+from tandem.lab.training.runs.run import check_free, check_there, check_unfinished, check_writable
+from tandem.lab.training.runs.run_state import FILE_NAME
+from tandem.lab.training.sources.fitting_captions import FittingCaptions
+from tandem.lab.training.sources.record_source import RecordSource
+from tandem.lab.training.sources.scene_source import SceneSource
+from tandem.lab.training.sources.spoken_captions import SpokenCaptions
+from tandem.lab.training.train import TrainingSource
+from tandem.lab.training.train import train as train_by
+from tandem.model_io.repository.precision import Precision, native_precision
 
 _HELD_OUT: Final = "or hold a part of it out: --set held_out_family_count=N"
 

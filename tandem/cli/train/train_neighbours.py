@@ -12,9 +12,9 @@ from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT, check_seeds
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
-from tandem.neighbours.leaprr.config import Profile, leaprr_config, with_settings
-from tandem.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
-from tandem.neighbours.lists.neighbour_file import (
+from tandem.lab.neighbours.leaprr.config import Profile, leaprr_config, with_settings
+from tandem.lab.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
+from tandem.lab.neighbours.lists.neighbour_file import (
     NeighbourManifest,
     check_same_base,
     load_neighbours,

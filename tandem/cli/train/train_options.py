@@ -10,11 +10,8 @@ import typer
 
 from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT, check_seeds
 from tandem.corpus.readable_records import OnError
-from tandem.modeling.config import ImageSource
-from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.repository.precision import Precision
-from tandem.training.recipes.named_recipes import RECIPES, finetune, recipe_named
-from tandem.training.recipes.recipe import (
+from tandem.lab.training.recipes.named_recipes import RECIPES, finetune, recipe_named
+from tandem.lab.training.recipes.recipe import (
     MatcherRecipe,
     Recipe,
     ZooRecipe,
@@ -22,8 +19,11 @@ from tandem.training.recipes.recipe import (
     in_rounds,
     on_corpus,
 )
-from tandem.training.recipes.recipe_settings import with_settings
-from tandem.training.starting_model import as_trained
+from tandem.lab.training.recipes.recipe_settings import with_settings
+from tandem.lab.training.starting_model import as_trained
+from tandem.model_io.repository.precision import Precision
+from tandem.modeling.config import ImageSource
+from tandem.modeling.default_checkpoint import default_checkpoint
 
 FINETUNE: Final = "finetune"
 SCENES: Final = "scenes"

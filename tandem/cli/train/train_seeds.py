@@ -15,17 +15,17 @@ from typing import Final, Self
 
 import typer
 
-from tandem.child_processes.child_environment import python_command, python_environment
-from tandem.child_processes.keeper import ProcessKeeper
 from tandem.cli.evaluate.compare import print_comparison
 from tandem.cli.options import arguments_of
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.train.train_options import SCENES, TrainOptions
-from tandem.evaluation.reports.report import Report
-from tandem.evaluation.reports.spread import Spread
-from tandem.training.runs.run import check_unfinished
-from tandem.training.runs.run_manifest import TEST, ListedRun, RunManifest, RunPhase
-from tandem.training.runs.run_state import RunStateInvalid
+from tandem.lab.evaluation.reports.report import Report
+from tandem.lab.evaluation.reports.spread import Spread
+from tandem.lab.training.runs.run import check_unfinished
+from tandem.lab.training.runs.run_manifest import TEST, ListedRun, RunManifest, RunPhase
+from tandem.lab.training.runs.run_state import RunStateInvalid
+from tandem.platform.child_processes.child_environment import python_command, python_environment
+from tandem.platform.child_processes.keeper import ProcessKeeper
 
 _OWN: Final = {"recipe", "seed", "seed_count", "against", "test", "folder", "resume", "overwrite"}
 _NOTED_EVERY_SECONDS: Final = 5.0

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from tandem.cli.terminal.progress import LongWork
-from tandem.training.runs.run import NOTE_STAGE
+from tandem.lab.training.runs.run import NOTE_STAGE
 
 _UNITS = {
     "encoder": "rounds",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tandem.corpus.errors import CorpusError, CorpusMalformed, RegionsMissing, RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.plain_file import open_plain_file
-from tandem.pictures.region_vectors import checked_arrays
+from tandem.model_io.pictures.region_vectors import checked_arrays
 
 FEATURE_WIDTH: Final = 2048
 """Features of a box by the detectors of OSCAR, UNITER and M3P."""

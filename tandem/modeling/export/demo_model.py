@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from tandem.demo_files import DemoFilesMissing
+from tandem.installation import DemoFilesMissing
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export_manifest import checkpoint_fingerprint
-from tandem.repository.precision import Precision
 
 DEMO_NOTE: Final = (
     "serving the demo's model: it knows composed emoji scenes; for photographs: docs/photographs.md"

@@ -4,15 +4,20 @@ from pathlib import Path
 
 from torch import nn
 
+from tandem.model_io.repository.calibration import carry_calibration
+from tandem.model_io.repository.manifest import (
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    TOKENIZER_NAME,
+    Manifest,
+)
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.installation import install_model
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.image_sources.image_tokens import NoPixels
 from tandem.modeling.joint_model import JointModel
-from tandem.repository.calibration import carry_calibration
-from tandem.repository.manifest import IMAGE_BACKBONE, JOINT_ENCODER, TOKENIZER_NAME, Manifest
-from tandem.repository.precision import Precision
 
 
 def export_model(

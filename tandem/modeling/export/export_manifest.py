@@ -5,20 +5,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 
-from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.config import JointConfig
-from tandem.repository.manifest import (
+from tandem.model_io.repository.manifest import (
     FORMAT_VERSION,
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     TOKENIZER_NAME,
     Manifest,
 )
-from tandem.repository.precision import Precision
-from tandem.repository.served_functions import PAIR_ROLES, Role, ServedFunctions, TritonModel
-from tandem.texts.special_tokens import special_tokens
-from tandem.texts.text_rules import TextRules, text_length_buckets
-from tandem.texts.visible_text import VISIBLE_TEXT_VERSION
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.repository.served_functions import (
+    PAIR_ROLES,
+    Role,
+    ServedFunctions,
+    TritonModel,
+)
+from tandem.model_io.texts.special_tokens import special_tokens
+from tandem.model_io.texts.text_rules import TextRules, text_length_buckets
+from tandem.model_io.texts.visible_text import VISIBLE_TEXT_VERSION
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.config import JointConfig
 
 # The format that fixed how a checkpoint of ours reads pictures and texts (`image_rules`,
 # `own_text_rules`): as long as those stay, so do the fingerprints, and the indexes made with them.

@@ -14,16 +14,16 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from tandem.files.tensor_file import opened_for_torch
+from tandem.model_io.repository.config_pbtxt import max_batch_size
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.repository.served_functions import PAIR_ROLES, Role
 from tandem.modeling.export.conditional_encoders import conditional, without_symbolic_sums
 from tandem.modeling.export.device_free import free_of_device
 from tandem.modeling.export.samples import example_inputs, served_inputs
 from tandem.modeling.separate_encoders import SeparateEncoders, encoders_in
 from tandem.modeling.towers.two_towers import TowerRoute, TwoTowers
-from tandem.repository.config_pbtxt import max_batch_size
-from tandem.repository.manifest import Manifest
-from tandem.repository.precision import Precision
-from tandem.repository.served_functions import PAIR_ROLES, Role
+from tandem.platform.files.tensor_file import opened_for_torch
 
 Modules = Mapping[str, nn.Module]
 """The eager module of each Triton model, by name."""

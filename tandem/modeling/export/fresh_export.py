@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tandem.files.json_object import read_object
-from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.modeling.export.export_manifest import is_export_of
-from tandem.repository.calibration import carry_calibration
-from tandem.repository.config_pbtxt import model_configs
-from tandem.repository.manifest import (
+from tandem.model_io.repository.calibration import carry_calibration
+from tandem.model_io.repository.config_pbtxt import model_configs
+from tandem.model_io.repository.manifest import (
     JOINT_ENCODER,
     MANIFEST_NAME,
     Manifest,
@@ -17,7 +14,10 @@ from tandem.repository.manifest import (
     manifest_file,
     read_manifest,
 )
-from tandem.repository.precision import Precision, native_precision
+from tandem.model_io.repository.precision import Precision, native_precision
+from tandem.modeling.checkpoint_files import CheckpointFiles
+from tandem.modeling.export.export_manifest import is_export_of
+from tandem.platform.files.json_object import read_object
 
 
 def export_if_stale(

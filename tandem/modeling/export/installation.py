@@ -13,9 +13,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from tandem.modeling.export.exported import ExportedModel, Modules, write_exported, write_pt2
-from tandem.repository.config_pbtxt import OWN_LINE, model_configs
-from tandem.repository.manifest import (
+from tandem.model_io.repository.config_pbtxt import OWN_LINE, model_configs
+from tandem.model_io.repository.manifest import (
     IMAGE_BACKBONE,
     JOINT_ENCODER,
     Manifest,
@@ -24,10 +23,11 @@ from tandem.repository.manifest import (
     model_file,
     pt2_file,
 )
-from tandem.repository.model_repository import remove_neighbour_model
-from tandem.repository.model_version import forget_versions
-from tandem.repository.neighbour_manifest import NEIGHBOUR_MODEL, neighbour_manifest_of
-from tandem.repository.precision import Precision
+from tandem.model_io.repository.model_repository import remove_neighbour_model
+from tandem.model_io.repository.model_version import forget_versions
+from tandem.model_io.repository.neighbour_manifest import NEIGHBOUR_MODEL, neighbour_manifest_of
+from tandem.model_io.repository.precision import Precision
+from tandem.modeling.export.exported import ExportedModel, Modules, write_exported, write_pt2
 
 _STAGING_NAME = ".staging"
 

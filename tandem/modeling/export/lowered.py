@@ -8,12 +8,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.separate_encoders import encoders_in
 from tandem.modeling.towers.two_towers import TwoTowers
-from tandem.repository.precision import Precision
 
 Layers = TypeVar("Layers", bound=nn.Module)
 

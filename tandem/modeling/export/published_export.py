@@ -7,6 +7,10 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from tandem.model_io.repository.manifest import JOINT_ENCODER, Manifest
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.repository.served_functions import TokenSource
+from tandem.model_io.texts.tokenizer_file import check_tokenizer
 from tandem.modeling.export.exported import Modules
 from tandem.modeling.export.installation import install_model
 from tandem.modeling.export.lowered import lowered_part
@@ -20,10 +24,6 @@ from tandem.modeling.export.published_manifest import (
     published_manifest,
 )
 from tandem.modeling.families.published_model import PublishedModel
-from tandem.repository.manifest import JOINT_ENCODER, Manifest
-from tandem.repository.precision import Precision
-from tandem.repository.served_functions import TokenSource
-from tandem.texts.tokenizer_file import check_tokenizer
 
 
 def export_published(

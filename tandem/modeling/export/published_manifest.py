@@ -8,17 +8,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from tandem.modeling.export.export_manifest import REGION_FUNCTIONS
-from tandem.modeling.export.pooled_tokens import pooled_count
-from tandem.modeling.families.published_model import (
-    BiEncoderParts,
-    CrossEncoderParts,
-    PublishedModel,
-)
-from tandem.pictures.image_rules import ImageRules, RegionRules
-from tandem.repository.manifest import FORMAT_VERSION, JOINT_ENCODER, Manifest
-from tandem.repository.precision import Precision
-from tandem.repository.served_functions import (
+from tandem.model_io.pictures.image_rules import ImageRules, RegionRules
+from tandem.model_io.repository.manifest import FORMAT_VERSION, JOINT_ENCODER, Manifest
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.repository.served_functions import (
     PAIR_ROLES,
     REGION_ROLES,
     TEXT_ROLES,
@@ -27,8 +20,15 @@ from tandem.repository.served_functions import (
     TokenSource,
     TritonModel,
 )
-from tandem.texts.text_rules import TextRules
-from tandem.texts.visible_text import VISIBLE_TEXT_VERSION
+from tandem.model_io.texts.text_rules import TextRules
+from tandem.model_io.texts.visible_text import VISIBLE_TEXT_VERSION
+from tandem.modeling.export.export_manifest import REGION_FUNCTIONS
+from tandem.modeling.export.pooled_tokens import pooled_count
+from tandem.modeling.families.published_model import (
+    BiEncoderParts,
+    CrossEncoderParts,
+    PublishedModel,
+)
 
 TEXT_ENCODER = "text_encoder"
 IMAGE_ENCODER = "image_encoder"

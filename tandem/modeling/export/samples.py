@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from tandem.repository.config_pbtxt import image_rules_of, text_rules_of
-from tandem.repository.manifest import Manifest
-from tandem.repository.served_functions import Role
+from tandem.model_io.repository.config_pbtxt import image_rules_of, text_rules_of
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.served_functions import Role
 
 # Shorter than any length that is served: a trace must not depend on the lengths of its example.
 _EXAMPLE_TEXT_LENGTH, _EXAMPLE_IMAGE_LENGTH = 7, 5

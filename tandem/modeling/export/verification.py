@@ -2,20 +2,20 @@
 
 from pathlib import Path
 
+from tandem.model_io.repository.manifest import JOINT_ENCODER, Manifest, model_file, pt2_file
+from tandem.model_io.repository.model_repository import our_manifest
+from tandem.model_io.repository.model_version import (
+    FIRST_VERSION,
+    verify_serving_version,
+    version_folder,
+)
+from tandem.model_io.repository.neighbour_manifest import neighbour_manifest_of
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.export.export import modules_of
 from tandem.modeling.export.export_manifest import export_manifest, is_export_of
 from tandem.modeling.export.exported import ExportedModel, ExportMismatch
 from tandem.modeling.export.lowered import lowered
-from tandem.repository.manifest import JOINT_ENCODER, Manifest, model_file, pt2_file
-from tandem.repository.model_repository import our_manifest
-from tandem.repository.model_version import (
-    FIRST_VERSION,
-    verify_serving_version,
-    version_folder,
-)
-from tandem.repository.neighbour_manifest import neighbour_manifest_of
-from tandem.repository.precision import Precision
 
 
 def verify_repository(repository: Path, checkpoint_folder: Path | None = None) -> Manifest:

@@ -7,6 +7,15 @@ from pathlib import Path
 
 import torch
 
+from tandem.model_io.repository.calibration import (
+    CALIBRATION_NAME,
+    calibration_in,
+    write_calibrations,
+)
+from tandem.model_io.repository.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, model_file
+from tandem.model_io.repository.model_repository import check_swappable, our_manifest
+from tandem.model_io.repository.model_version import ModelVersion, next_version, version_folder
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.export.export import modules_of
 from tandem.modeling.export.export_manifest import export_manifest
@@ -17,11 +26,6 @@ from tandem.modeling.export.exported import (
 )
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.export.samples import sample_pixels
-from tandem.repository.calibration import CALIBRATION_NAME, calibration_in, write_calibrations
-from tandem.repository.manifest import IMAGE_BACKBONE, JOINT_ENCODER, Manifest, model_file
-from tandem.repository.model_repository import check_swappable, our_manifest
-from tandem.repository.model_version import ModelVersion, next_version, version_folder
-from tandem.repository.precision import Precision
 
 # Fields in which a version may differ from the first.
 _OWN_FIELDS = {"fingerprint", "precision", "models", "checkpoint"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tokenizers import Tokenizer
 
+from tandem.model_io.texts.text_rules import TextRules
 from tandem.modeling.families.described import described
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.families.loaded_model import load_model, read_config
@@ -15,7 +16,6 @@ from tandem.modeling.families.published_model import BiEncoderParts, PublishedMo
 from tandem.modeling.families.text_rules import check_end_token, read_text_rules
 from tandem.modeling.families.towers import ImageTower, TextTower
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.texts.text_rules import TextRules
 
 if TYPE_CHECKING:
     from transformers import CLIPModel, MetaClip2Model

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from tandem.files.json_object import shown
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.pictures.image_rules import Filter, Fit, ImageRules, Transparency
 from tandem.modeling.image_sources.pixel_scale import PixelScale
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.pictures.image import decode_image
-from tandem.pictures.image_rules import Filter, Fit, ImageRules, Transparency
+from tandem.platform.files.json_object import shown
 
 _PROCESSOR_FILES: Final = ("processor_config.json", "preprocessor_config.json")
 # Old names of the processors, and the two ways in which a newer one is implemented.

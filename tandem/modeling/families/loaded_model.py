@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from torch import Tensor, nn
 
-from tandem.files.json_object import shown
 from tandem.modeling.image_sources.vision_tower import model_fields
 from tandem.modeling.published.files import CONFIG
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.stored_weights import weight_faults, weights_like
+from tandem.platform.files.json_object import shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from tandem.files.json_object import check_file, shown
 from tandem.modeling.published.files import CONFIG, MODULES
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.platform.files.json_object import check_file, shown
 
 NORMALIZE: Final = "Normalize"
 _PACKAGE: Final = "sentence_transformers."

@@ -29,8 +29,8 @@ from typing import Literal
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.pictures.image_rules import ImageRules, RegionRules
-from tandem.texts.text_rules import TextRules
+from tandem.model_io.pictures.image_rules import ImageRules, RegionRules
+from tandem.model_io.texts.text_rules import TextRules
 
 FusionName = Literal["none", "add", "norm_add"]
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tandem.files.json_object import read_object, shown
 from tandem.modeling.families.blip import read_blip
 from tandem.modeling.families.blip2 import read_blip2
 from tandem.modeling.families.clip import read_clip, read_metaclip_2
@@ -28,6 +27,7 @@ from tandem.modeling.published.files import (
     WEIGHT_NAMES,
 )
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.platform.files.json_object import read_object, shown
 
 _FAMILIES: Final[Mapping[str, Callable[[PublishedFolder], PublishedModel]]] = {
     "blip": read_blip,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
+from tandem.model_io.texts.text_rules import TextRules, text_length_buckets
 from tandem.modeling.published.files import (
     SAVE_ONCE,
     TOKENIZER,
@@ -18,7 +19,6 @@ from tandem.modeling.published.files import (
     stored_tokenizer,
 )
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.texts.text_rules import TextRules, text_length_buckets
 
 # Some files write 1e30 for "no limit".
 _MAX_LENGTH: Final = 100_000

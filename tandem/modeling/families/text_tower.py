@@ -11,7 +11,7 @@ from typing import Any, Final
 from tokenizers import Tokenizer
 from torch import nn
 
-from tandem.files.json_object import shown
+from tandem.model_io.texts.text_rules import TextRules
 from tandem.modeling.families.loaded_model import load_model, parameter_count, read_config
 from tandem.modeling.families.modules_file import (
     NORMALIZE,
@@ -24,7 +24,7 @@ from tandem.modeling.families.text_rules import read_text_rules
 from tandem.modeling.families.towers import PooledTextTower, Pooling, UnitLength
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.licence import licence_notes
-from tandem.texts.text_rules import TextRules
+from tandem.platform.files.json_object import shown
 
 FAMILY: Final = "text_tower"
 _NOTE: Final = (

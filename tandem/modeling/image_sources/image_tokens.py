@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from tandem.corpus.records import Record
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.pictures.image_rules import ImageRules
 from tandem.modeling.config import TOKEN_SIZE, JointConfig
 from tandem.modeling.image_sources.efficientnet import EfficientNetLite0
 from tandem.modeling.image_sources.image_backbone import ImageBackbone
 from tandem.modeling.image_sources.vision_tower import VisionTower
-from tandem.pictures.image import decode_image
-from tandem.pictures.image_rules import ImageRules
 
 
 class RecordTokens(Protocol):

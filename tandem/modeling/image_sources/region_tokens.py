@@ -22,9 +22,9 @@ from torch import Tensor
 from tandem.corpus.readable_records import RecordFault, RecordUnreadable, check_captions
 from tandem.corpus.records import Record
 from tandem.corpus.regions.image_names import ImageNames
-from tandem.files.json_object import FileInvalid, check_file
+from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.config import REGION_WIDTH
-from tandem.texts.text import TextPreprocessor
+from tandem.platform.files.json_object import FileInvalid, check_file
 
 _TOKENS, _COUNTS, _IDS = "tokens", "counts", "record_ids"
 _UNUSED = "unused"

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
-from tandem.files.json_object import shown
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_sources.pixel_scale import PixelScale
+from tandem.platform.files.json_object import shown
 
 VISION_CLASSES: Final[Mapping[str, tuple[str, str]]] = {
     "clip_vision_model": ("CLIPVisionConfig", "CLIPVisionModel"),

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.errors import DeadlineExceeded
-from tandem.inference.model_runner import ModelAnswer, OutputSpec, check_output
-from tandem.inference.served_model import Instances
+from tandem.model_io.inference.model_runner import ModelAnswer, OutputSpec, check_output
+from tandem.model_io.inference.served_model import Instances
+from tandem.model_io.repository.config_pbtxt import INSTANCE_COUNT
+from tandem.model_io.repository.manifest import Manifest
+from tandem.model_io.repository.priority import Priority
 from tandem.modeling.in_process.model_threads import ModelThreads
-from tandem.repository.config_pbtxt import INSTANCE_COUNT
-from tandem.repository.manifest import Manifest
-from tandem.repository.priority import Priority
 
 if TYPE_CHECKING:
     from tandem.modeling.in_process.loaded_parts import LoadedParts

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from tandem.errors import InternalFault, ModelUnavailable
-from tandem.inference.model_runner import OutputSpec
+from tandem.model_io.inference.model_runner import OutputSpec
+from tandem.model_io.repository.manifest import Manifest, model_file, pt2_file
+from tandem.model_io.repository.model_version import FIRST_VERSION, version_folder
 from tandem.modeling.export.exported import ExportMismatch, load_part, part_answers
-from tandem.repository.manifest import Manifest, model_file, pt2_file
-from tandem.repository.model_version import FIRST_VERSION, version_folder
 
 # What a model raises: by its operators, by a raise of its own, or by an archive's guards.
 _FAULTS = (RuntimeError, torch.jit.Error, AssertionError)

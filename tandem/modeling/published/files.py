@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from torch import Tensor
 
-from tandem.files.json_object import check_file, read_object
+from tandem.model_io.texts.special_tokens import special_tokens
+from tandem.model_io.texts.tokenizer_file import check_tokenizer, read_tokenizer_file
 from tandem.modeling.published.pickled_tensors import (
     PickleRefused,
     is_plain,
@@ -25,8 +26,7 @@ from tandem.modeling.stored_weights import (
     stored_weights,
     weights_like,
 )
-from tandem.texts.special_tokens import special_tokens
-from tandem.texts.tokenizer_file import check_tokenizer, read_tokenizer_file
+from tandem.platform.files.json_object import check_file, read_object
 
 Weight = TypeVar("Weight")
 

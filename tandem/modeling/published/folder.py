@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from tandem.files.json_object import FileInvalid, read_object, shown
 from tandem.modeling.published.files import (
     CONFIG,
     WEIGHT_NAMES,
@@ -23,6 +22,7 @@ from tandem.modeling.published.files import (
 )
 from tandem.modeling.published.licence import card_licence
 from tandem.modeling.stored_weights import StoredWeight
+from tandem.platform.files.json_object import FileInvalid, read_object, shown
 
 _CARD = "README.md"
 # What torch appends to some of its messages.

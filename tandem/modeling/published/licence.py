@@ -5,7 +5,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from tandem.files.json_object import FileInvalid
+from tandem.platform.files.json_object import FileInvalid
 
 _MAX_BYTES: Final = 4 << 20
 _FIELD: Final = re.compile(r"^(license|license_name)\s*:\s*(.*?)\s*(?:#.*)?$")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tandem.files.json_object import FileInvalid, check_file
+from tandem.platform.files.json_object import FileInvalid, check_file
 
 
 class PickleRefused(ValueError):

@@ -24,7 +24,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.health.health import LIVENESS
-from tandem.local.free_ports import free_ports
+from tandem.stack.free_ports import free_ports
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.support.chassis.longer_times import holds_with_longer_times

@@ -135,7 +135,7 @@ def test_the_systems_message_of_a_fault_is_logged() -> None:
 
 def test_our_own_lines_are_logged_whole() -> None:
     """Those of packages that have the standard library's loggers too."""
-    line = json.loads(lines_of("tandem.item_store.group_commit", "the store is %s", "full"))
+    line = json.loads(lines_of("tandem.local.item_store.group_commit", "the store is %s", "full"))
 
     assert line["event"] == "the store is full"
 

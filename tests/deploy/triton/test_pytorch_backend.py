@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tandem.errors import ModelUnavailable
-from tandem.inference.model_runner import OutputSpec
-from tandem.inference.served_model import ServedModel
+from tandem.model_io.inference.model_runner import OutputSpec
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.repository.manifest import config_file, model_file
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.export import export_model
-from tandem.repository.manifest import config_file, model_file
-from tandem.repository.precision import Precision
 from tandem.triton.client import TritonClient
 from tests.support.triton.metrics import Counts, counted
 from tests.support.triton.odd_models import (

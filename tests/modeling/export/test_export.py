@@ -12,6 +12,17 @@ from numpy.testing import assert_allclose
 from torch import Tensor, nn
 
 from tandem.contract.model_description import ProbabilityCalibration
+from tandem.model_io.repository.calibration import (
+    CALIBRATION_NAME,
+    Calibration,
+    calibration_file,
+    calibration_in,
+    read_calibrations,
+    write_calibrations,
+)
+from tandem.model_io.repository.config_pbtxt import model_configs
+from tandem.model_io.repository.manifest import read_manifest
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
@@ -23,17 +34,6 @@ from tandem.modeling.export.lowered import lowered
 from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_encoder import JointEncoder
 from tandem.modeling.joint_model import JointModel
-from tandem.repository.calibration import (
-    CALIBRATION_NAME,
-    Calibration,
-    calibration_file,
-    calibration_in,
-    read_calibrations,
-    write_calibrations,
-)
-from tandem.repository.config_pbtxt import model_configs
-from tandem.repository.manifest import read_manifest
-from tandem.repository.precision import Precision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.modeling.export.fresh_export import export_if_stale
-from tandem.modeling.export.version_export import export_version
-from tandem.repository.calibration import (
+from tandem.model_io.repository.calibration import (
     CALIBRATION_NAME,
     Calibration,
     read_calibration,
     write_calibrations,
 )
-from tandem.repository.manifest import read_manifest
-from tandem.repository.precision import Precision, native_precision
+from tandem.model_io.repository.manifest import read_manifest
+from tandem.model_io.repository.precision import Precision, native_precision
+from tandem.modeling.export.fresh_export import export_if_stale
+from tandem.modeling.export.version_export import export_version
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.

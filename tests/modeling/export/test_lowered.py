@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.config import Encoder, ImageSource, JointConfig
 from tandem.modeling.export.lowered import lowered
 from tandem.modeling.joint_model import JointModel
-from tandem.repository.precision import Precision
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
 

@@ -11,6 +11,16 @@ from typing import Any
 import pytest
 import torch
 
+from tandem.model_io.pictures.image_rules import Fit
+from tandem.model_io.repository.manifest import (
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    model_file,
+    read_manifest,
+)
+from tandem.model_io.repository.model_repository import idle_configs, stored_models
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.repository.served_functions import Role, TokenSource
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.exported import ExportedModel, ExportMismatch
 from tandem.modeling.export.lowered import lowered_part
@@ -20,16 +30,6 @@ from tandem.modeling.export.published_manifest import PublishedPair, published_m
 from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
-from tandem.pictures.image_rules import Fit
-from tandem.repository.manifest import (
-    IMAGE_BACKBONE,
-    JOINT_ENCODER,
-    model_file,
-    read_manifest,
-)
-from tandem.repository.model_repository import idle_configs, stored_models
-from tandem.repository.precision import Precision
-from tandem.repository.served_functions import Role, TokenSource
 from tests.support.modeling.published_cross_encoders import published_blip
 from tests.support.modeling.published_pairs import published_clip, published_siglip
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint

@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tandem.modeling.export.export import export_model
-from tandem.modeling.export.exported import ExportMismatch
-from tandem.modeling.export.verification import verify_repository
-from tandem.modeling.export.version_export import export_version
-from tandem.repository.model_version import (
+from tandem.model_io.repository.model_version import (
     ModelVersion,
     Serving,
     version_folder,
     write_serving,
 )
-from tandem.repository.precision import Precision
+from tandem.model_io.repository.precision import Precision
+from tandem.modeling.export.export import export_model
+from tandem.modeling.export.exported import ExportMismatch
+from tandem.modeling.export.verification import verify_repository
+from tandem.modeling.export.version_export import export_version
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 
 # On one worker: its tests share what takes long to make.

@@ -6,6 +6,11 @@ import pytest
 import torch
 
 from tandem.contract.model_description import ProbabilityCalibration
+from tandem.model_io.repository.calibration import CALIBRATION_NAME, Calibration, write_calibrations
+from tandem.model_io.repository.followed_version import describe_model
+from tandem.model_io.repository.manifest import Manifest, read_manifest
+from tandem.model_io.repository.model_version import ModelVersion, version_folder, version_numbers
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
@@ -14,11 +19,6 @@ from tandem.modeling.export.export_manifest import export_manifest
 from tandem.modeling.export.exported import ExportMismatch
 from tandem.modeling.export.version_export import export_version
 from tandem.modeling.joint_model import JointModel
-from tandem.repository.calibration import CALIBRATION_NAME, Calibration, write_calibrations
-from tandem.repository.followed_version import describe_model
-from tandem.repository.manifest import Manifest, read_manifest
-from tandem.repository.model_version import ModelVersion, version_folder, version_numbers
-from tandem.repository.precision import Precision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
 
 pytestmark = pytest.mark.xdist_group("export")

@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from tandem.model_io.pictures.image_rules import Filter, Fit
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.pictures.image_rules import Filter, Fit
 from tests.support.modeling.published_cross_encoders import WORD_COUNT
 from tests.support.modeling.published_pairs import SIZE, change_json
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.lowered import lowered_part
 from tandem.modeling.families.published_model import CrossEncoderParts
 from tandem.modeling.families.reader import read_published_model
-from tandem.repository.precision import Precision
 from tests.support.modeling.exported_twice import (
     Inputs,
     exported,

@@ -10,12 +10,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.pictures.image_rules import Fit, ImageRules
 from tandem.modeling.families.image_rules import read_image_rules
 from tandem.modeling.image_sources.pixel_scale import PixelScale
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.pictures.image import decode_image
-from tandem.pictures.image_rules import Fit, ImageRules
 from tests.support.modeling.odd_contents import odd_pictures
 from tests.support.modeling.published_pairs import SIZE, write_json
 

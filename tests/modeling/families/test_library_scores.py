@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.pictures.image_rules import ImageRules
+from tandem.model_io.texts.text_rules import TextRules
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.reader import read_published_model
-from tandem.pictures.image import decode_image
-from tandem.pictures.image_rules import ImageRules
-from tandem.texts.text_rules import TextRules
 from tests.support.modeling.library_embeddings import pixel_rules
 from tests.support.modeling.published_cross_encoders import WORD_COUNT
 

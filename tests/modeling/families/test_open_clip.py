@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tandem.model_io.pictures.image_rules import Filter, Fit, Transparency
 from tandem.modeling.families.published_model import BiEncoderParts
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.pictures.image_rules import Filter, Fit, Transparency
 from tests.support.modeling.library_embeddings import pixel_rules
 from tests.support.modeling.published_formats import (
     published_open_clip,

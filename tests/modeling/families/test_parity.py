@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tandem.contract.content import TruncationPolicy
-from tandem.inference.buckets import bucket_of
+from tandem.model_io.inference.buckets import bucket_of
+from tandem.model_io.pictures.image import decode_image
+from tandem.model_io.pictures.image_rules import Fit, ImageRules
+from tandem.model_io.texts.text import TextPreprocessor
+from tandem.model_io.texts.text_rules import TextRules
+from tandem.model_io.texts.visible_text import visible_text
 from tandem.modeling.families.published_model import BiEncoderParts, PublishedModel
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.pictures.image import decode_image
-from tandem.pictures.image_rules import Fit, ImageRules
-from tandem.texts.text import TextPreprocessor
-from tandem.texts.text_rules import TextRules
-from tandem.texts.visible_text import visible_text
 from tests.support.modeling.library_embeddings import (
     library_pictures,
     library_texts,
@@ -176,7 +176,7 @@ def test_without_lower_case_a_siglip_2_reads_another_text(
     published: Published, read: Callable[[str], PublishedModel]
 ) -> None:
     """The hub's tokenizer.json keeps case; transformers lowers it in code."""
-    from tandem.texts.tokenizer_file import read_tokenizer_file
+    from tandem.model_io.texts.tokenizer_file import read_tokenizer_file
 
     model = read("siglip 2")
     parts = parts_of(model)

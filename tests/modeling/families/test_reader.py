@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tandem.model_io.pictures.image_rules import Filter, Fit, Transparency
 from tandem.modeling.families.published_model import BiEncoderParts
 from tandem.modeling.families.reader import (
     is_published_folder,
@@ -17,7 +18,6 @@ from tandem.modeling.families.reader import (
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.licence import licence_notes
-from tandem.pictures.image_rules import Filter, Fit, Transparency
 from tests.support.modeling.odd_contents import odd_texts
 from tests.support.modeling.published_pairs import SIZE, change_json, write_card, write_json
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
@@ -15,7 +16,6 @@ from tandem.modeling.families.vision_folder import PublishedVision
 from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.repository.precision import Precision
 from tests.support.modeling.published_pairs import change_json
 from tests.support.modeling.published_vision import SHAPES, published_vision
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer

@@ -14,6 +14,9 @@ from numpy.testing import assert_allclose
 from torch import nn
 
 from tandem.corpus.scenes.records import scene_records
+from tandem.model_io.pictures.image_rules import ImageRules
+from tandem.model_io.repository.manifest import read_manifest
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, ImageSource, JointConfig
 from tandem.modeling.export.export import export_model
@@ -21,9 +24,6 @@ from tandem.modeling.export.lowered import lowered
 from tandem.modeling.image_sources.efficientnet import EfficientNetLite0, PackagedWeightsMissing
 from tandem.modeling.image_sources.image_tokens import PatchTokens, PixelTokens
 from tandem.modeling.joint_model import JointModel
-from tandem.pictures.image_rules import ImageRules
-from tandem.repository.manifest import read_manifest
-from tandem.repository.precision import Precision
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 # On one worker: its tests share what takes long to make.

@@ -14,6 +14,9 @@ from safetensors.torch import load_file, save_file
 from tandem.corpus.readable_records import RecordUnreadable
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
+from tandem.model_io.repository.manifest import JOINT_ENCODER, read_manifest
+from tandem.model_io.repository.precision import Precision
+from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
 from tandem.modeling.export.export import export_model
@@ -27,9 +30,6 @@ from tandem.modeling.image_sources.region_tokens import (
     write_regions,
 )
 from tandem.modeling.joint_model import JointModel
-from tandem.repository.manifest import JOINT_ENCODER, read_manifest
-from tandem.repository.precision import Precision
-from tandem.texts.text import TextPreprocessor
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 RECORDS: list[Record] = list(scene_records("test", 1, 4))[:3]

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from tandem.errors import DeadlineExceeded, InternalFault, ModelOutputInvalid, ModelUnavailable
-from tandem.inference.model_runner import OutputSpec
+from tandem.model_io.inference.model_runner import OutputSpec
+from tandem.model_io.repository.manifest import JOINT_ENCODER, Manifest, model_file
 from tandem.modeling.in_process.in_process_runner import InProcessRunner
 from tandem.modeling.in_process.model_threads import ModelThreads
-from tandem.repository.manifest import JOINT_ENCODER, Manifest, model_file
 
 
 @pytest.fixture(name="runner")

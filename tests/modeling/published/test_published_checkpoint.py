@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.export.export_manifest import export_manifest
@@ -28,7 +29,6 @@ from tandem.modeling.published.files import (
     PublishedCheckpointInvalid,
     weight_files,
 )
-from tandem.repository.precision import Precision
 from tests.support.grid import drawn
 from tests.support.modeling.published_folders import published_bert, published_xlm_r
 

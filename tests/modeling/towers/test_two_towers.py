@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.export.export import export_model
@@ -16,7 +17,6 @@ from tandem.modeling.image_sources.efficientnet import EfficientNetLite0, LateBl
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.published.checkpoint import PublishedCheckpoint
 from tandem.modeling.towers.two_towers import TwoTowers
-from tandem.repository.precision import Precision
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 

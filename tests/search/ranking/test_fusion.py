@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tandem.contract.fusion import FusionMethod
 from tandem.contract.search.query import RankingRule
-from tandem.evaluation import fusion as evaluated
+from tandem.lab.evaluation import fusion as evaluated
 from tandem.search.ranking.fusion import Fusion
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match

@@ -14,9 +14,9 @@ from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.answer_names import RerankStopReason
 from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.query import Depth, SearchQuery, StoredItem, WeightedPart
-from tandem.reranking.local_reranker import LocalReranker
-from tandem.reranking.remote.endpoint import RemoteEndpoint
-from tandem.reranking.remote.pictures import data_uri
+from tandem.local.reranking.local_reranker import LocalReranker
+from tandem.local.reranking.remote.endpoint import RemoteEndpoint
+from tandem.local.reranking.remote.pictures import data_uri
 from tandem.search.cursors.cursor_shape import check_cursor_shape
 from tandem.v1.error_reason_pb2 import ERROR_REASON_UNCALIBRATED
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server

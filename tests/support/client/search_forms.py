@@ -18,7 +18,7 @@ from tandem.client import (
     StoredItem,
 )
 from tandem.errors import TandemError
-from tandem.repository.manifest import Manifest
+from tandem.model_io.repository.manifest import Manifest
 
 INDEX = "forms"
 NORMALISED = "both scores, normalised"

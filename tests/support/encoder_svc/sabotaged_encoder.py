@@ -12,9 +12,9 @@ from encoder_svc import __main__
 from encoder_svc.settings import EncoderSettings
 from tandem.chassis.serve.arguments import load_or_exit
 from tandem.contract.deadline import Deadline
-from tandem.encoding import encoder
-from tandem.pictures.heif_reader import HeifReader
-from tandem.pictures.image_rules import ImageRules
+from tandem.local.encoding import encoder
+from tandem.model_io.pictures.heif_reader import HeifReader
+from tandem.model_io.pictures.image_rules import ImageRules
 
 KEPT: list[Any] = []
 

@@ -5,7 +5,7 @@ Shapes: Q queries, K candidates.
 
 import numpy as np
 
-from tandem.evaluation.calibration.held_out_pools import HeldOutPools
+from tandem.lab.evaluation.calibration.held_out_pools import HeldOutPools
 
 
 def made_pools(

@@ -1,6 +1,6 @@
 """A report of eight queries, and how much a plot of one shows."""
 
-from tandem.evaluation.reports.report import BE, Ranking, Report
+from tandem.lab.evaluation.reports.report import BE, Ranking, Report
 
 TEXT, IMAGE = "text→image", "image→text"
 CE = "BE + CE 20"

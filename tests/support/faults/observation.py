@@ -10,7 +10,7 @@ import grpc
 
 from tandem.contract.content import Modality
 from tandem.errors import ItemCorrupt
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.items import ItemRecord
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub

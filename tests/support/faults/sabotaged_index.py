@@ -15,7 +15,7 @@ import lmdb
 
 from index_svc.__main__ import main
 from tandem.errors import TandemError
-from tandem.item_store.item_store import ItemStore
+from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.item_write import Committed, ItemWrite, Upsert
 
 _VARIABLE = "TANDEM_SABOTAGE"

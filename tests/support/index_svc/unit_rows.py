@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tandem.shard.retrieval.arrays import F32
-from tandem.shard.retrieval.embedding_rows import EmbeddingRows
+from tandem.local.shard.retrieval.arrays import F32
+from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
 
 DIMENSION = 16
 

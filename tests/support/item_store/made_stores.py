@@ -1,7 +1,7 @@
 """Makes stores for tests, and reads them back."""
 
-from tandem.item_store.change_log import Change
-from tandem.item_store.item_store import ItemStore, StoredEmbedding
+from tandem.local.item_store.change_log import Change
+from tandem.local.item_store.item_store import ItemStore, StoredEmbedding
 
 MAP_BYTES = 16 << 20
 

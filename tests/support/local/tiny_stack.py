@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.local.stack import LocalStack, Ports
+from tandem.stack.stack import LocalStack, Ports
 from tests.support.group_end import at_group_end
 
 _GROUP = "tiny-stack"

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from tandem.model_io.pictures.image_rules import ImageRules
 from tandem.modeling.families.published_model import BiEncoderParts, CrossEncoderParts
-from tandem.pictures.image_rules import ImageRules
 
 
 @torch.inference_mode()

@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
+from tandem.lab.training.data.caption_tokenizer import train_tokenizer
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.config import Encoder, JointConfig
 from tandem.modeling.joint_model import JointModel
-from tandem.training.data.caption_tokenizer import train_tokenizer
 
 TEXTS = ("two dogs left of one umbrella", "drei Katzen oben", "dvě kočky dole")
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tandem.neighbours.lists.corpus_neighbours import (
+from tandem.lab.neighbours.lists.corpus_neighbours import (
     CorpusNeighbours,
     NeighbourSource,
     corpus_neighbours,

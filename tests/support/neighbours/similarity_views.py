@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tandem.neighbours.lists.neighbour_lists import Scores, nearest_lists
-from tandem.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import Scores, nearest_lists
+from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
 
 
 def similarity_view(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from tandem.pictures.image import MAX_IMAGE_BYTES
+from tandem.model_io.pictures.image import MAX_IMAGE_BYTES
 from tests.support.pictures.heic_files import heic
 from tests.support.pictures.pictures import (
     BLUE,

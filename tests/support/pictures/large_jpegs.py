@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from tandem.pictures.jpeg_frame import FRAME_MARKERS
+from tandem.model_io.pictures.jpeg_frame import FRAME_MARKERS
 from tests.support.pictures.pictures import encoded
 
 # The most lines that one row of a JPEG's units has.

@@ -3,11 +3,21 @@
 from dataclasses import replace
 from typing import Any
 
-from tandem.pictures.image_rules import ImageRules
-from tandem.repository.manifest import FORMAT_VERSION, IMAGE_BACKBONE, JOINT_ENCODER, Manifest
-from tandem.repository.served_functions import PAIR_ROLES, Role, ServedFunctions, TritonModel
-from tandem.texts.text_rules import TextRules
-from tandem.texts.visible_text import VISIBLE_TEXT_VERSION
+from tandem.model_io.pictures.image_rules import ImageRules
+from tandem.model_io.repository.manifest import (
+    FORMAT_VERSION,
+    IMAGE_BACKBONE,
+    JOINT_ENCODER,
+    Manifest,
+)
+from tandem.model_io.repository.served_functions import (
+    PAIR_ROLES,
+    Role,
+    ServedFunctions,
+    TritonModel,
+)
+from tandem.model_io.texts.text_rules import TextRules
+from tandem.model_io.texts.visible_text import VISIBLE_TEXT_VERSION
 
 
 def text_rules(max_tokens: int = 16, **changed: Any) -> TextRules:

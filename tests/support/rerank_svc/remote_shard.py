@@ -18,14 +18,14 @@ from tandem.contract.content import (
     Tokens,
 )
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.item_store.item_store import ItemStore
-from tandem.reranking.candidate_reader import CandidateReader
-from tandem.reranking.remote.canary import RemoteCanary
-from tandem.reranking.remote.endpoint import RemoteEndpoint, RemoteShape
-from tandem.reranking.remote.http_client import RemoteHttpClient
-from tandem.reranking.remote.remote_reranker import HttpReranker
-from tandem.reranking.remote.remote_scorer import RemoteScorer
-from tandem.reranking.remote.stored_documents import StoredDocuments
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.candidate_reader import CandidateReader
+from tandem.local.reranking.remote.canary import RemoteCanary
+from tandem.local.reranking.remote.endpoint import RemoteEndpoint, RemoteShape
+from tandem.local.reranking.remote.http_client import RemoteHttpClient
+from tandem.local.reranking.remote.remote_reranker import HttpReranker
+from tandem.local.reranking.remote.remote_scorer import RemoteScorer
+from tandem.local.reranking.remote.stored_documents import StoredDocuments
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
 from tests.support.item_store.made_items import unit_vector

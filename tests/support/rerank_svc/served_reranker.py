@@ -19,11 +19,11 @@ from tandem.contract.content import (
     TextTokens,
     Tokens,
 )
-from tandem.inference.served_model import ServedModel
-from tandem.item_store.item_store import ItemStore
-from tandem.repository.manifest import Manifest
-from tandem.reranking.local_reranker import LocalReranker
-from tandem.reranking.reranker import ModelReranker
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.local_reranker import LocalReranker
+from tandem.local.reranking.reranker import ModelReranker
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.repository.manifest import Manifest
 from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
 from tandem.v1 import rerank_service_pb2 as pb

@@ -9,7 +9,7 @@ from pathlib import Path
 import trustme
 
 from tandem.chassis.access.tokens import Scope
-from tandem.local.stack import LocalStack, Ports
+from tandem.stack.stack import LocalStack, Ports
 from tests.support.chassis.authority import Files
 
 INDEX_ID = "scenes"

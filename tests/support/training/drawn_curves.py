@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tandem.training.runs.loss_curve import FILE_NAME
+from tandem.lab.training.runs.loss_curve import FILE_NAME
 
 
 def write_curve(folder: Path, *, with_ce: bool, round_count: int = 30) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tandem.corpus.emoji import emoji_records
 from tandem.corpus.records import Record
+from tandem.lab.training.data.caption_tokenizer import train_tokenizer
+from tandem.lab.training.recipes.named_recipes import finetune
+from tandem.lab.training.recipes.recipe import JointRecipe
+from tandem.lab.training.sources.record_source import RecordSource
+from tandem.lab.training.starting_model import as_trained
+from tandem.lab.training.train import RunRecalls, train
 from tandem.modeling.checkpoint import save_checkpoint
-from tandem.training.data.caption_tokenizer import train_tokenizer
-from tandem.training.recipes.named_recipes import finetune
-from tandem.training.recipes.recipe import JointRecipe
-from tandem.training.sources.record_source import RecordSource
-from tandem.training.starting_model import as_trained
-from tandem.training.train import RunRecalls, train
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
 # In fp32, for a CPU without bf16 takes five times as long to emulate it.

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from tandem.training.processes import torchrun_processes
-from tandem.training.recipes.named_recipes import tiny
-from tandem.training.sources.scene_source import SceneSource
-from tandem.training.train import train
+from tandem.lab.training.processes import torchrun_processes
+from tandem.lab.training.recipes.named_recipes import tiny
+from tandem.lab.training.sources.scene_source import SceneSource
+from tandem.lab.training.train import train
 
 # Softmax in rounds 1 and 2, the batch-hard triplet after them; float32, so that only the order of
 # additions differs. Two micro-batches a step, masked words, and mined negatives for both uses.

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import torch
 
-from tandem.training.processes import ALONE
-from tandem.training.recipes.recipe import Recipe
-from tandem.training.runs.run import Progress, Run
+from tandem.lab.training.processes import ALONE
+from tandem.lab.training.recipes.recipe import Recipe
+from tandem.lab.training.runs.run import Progress, Run
 
 
 class Stopped(Exception):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
+from tandem.lab.training.data.caption_tokenizer import train_tokenizer
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
-from tandem.training.data.caption_tokenizer import train_tokenizer
 
 CONFIG = JointConfig(vocabulary_size=200, width=32, layer_count=1, head_count=2)
 SENTENCES = (

@@ -17,12 +17,12 @@ import pytest
 import pytest_asyncio
 
 from tandem.contract.model_description import ProbabilityCalibration
-from tandem.inference.served_model import ServedModel
-from tandem.local.free_ports import free_ports
-from tandem.repository.calibration import Calibration, calibration_file, write_calibrations
-from tandem.repository.config_pbtxt import INSTANCE_COUNT
-from tandem.repository.manifest import IMAGE_BACKBONE, Manifest, read_manifest
-from tandem.repository.precision import Precision
+from tandem.model_io.inference.served_model import ServedModel
+from tandem.model_io.repository.calibration import Calibration, calibration_file, write_calibrations
+from tandem.model_io.repository.config_pbtxt import INSTANCE_COUNT
+from tandem.model_io.repository.manifest import IMAGE_BACKBONE, Manifest, read_manifest
+from tandem.model_io.repository.precision import Precision
+from tandem.stack.free_ports import free_ports
 from tandem.triton.client import TritonClient
 from tandem.triton.server import TritonServer
 from tests.support.once_a_session import at_session_end, locked, made_once, session_folder
@@ -144,7 +144,7 @@ def served_models(tmp_path_factory: pytest.TempPathFactory, tiny_repository: Pat
     """
 
     def make(folder: Path) -> None:
-        from tandem.neighbours.leaprr.served_networks import install_leaprr
+        from tandem.lab.neighbours.leaprr.served_networks import install_leaprr
         from tests.support.neighbours.served_corpus import FINGERPRINT, tiny_leaprr
         from tests.support.triton.odd_models import write_odd_models
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tandem.zoo.network import Parts, ZooNetwork
-from tandem.zoo.word_readers import WordGru, WordReader
+from tandem.lab.zoo.network import Parts, ZooNetwork
+from tandem.lab.zoo.word_readers import WordGru, WordReader
 from tests.support.zoo.by_hand import Floats, both_ways, floats, gru
 from tests.support.zoo.tiny_zoo import tiny_texts, tiny_tokens
 

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tandem.lab.zoo.checkpoint import save_zoo_checkpoint
+from tandem.lab.zoo.config import TextReader, ZooConfig, ZooName
+from tandem.lab.zoo.network import ZooNetwork
+from tandem.lab.zoo.zoo_model import NETWORKS, ZooModel
 from tandem.modeling.config import JointConfig
-from tandem.zoo.checkpoint import save_zoo_checkpoint
-from tandem.zoo.config import TextReader, ZooConfig, ZooName
-from tandem.zoo.network import ZooNetwork
-from tandem.zoo.zoo_model import NETWORKS, ZooModel
 from tests.support.modeling.tiny_checkpoint import TEXTS, tiny_tokenizer
 
 REGION_COUNT = 4

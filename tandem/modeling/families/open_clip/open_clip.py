@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
-from tandem.files.json_object import shown
+from tandem.model_io.pictures.image_rules import ImageRules
 from tandem.modeling.families.clip import clip_text_rules
 from tandem.modeling.families.described import described
 from tandem.modeling.families.loaded_model import load_model, read_config
@@ -26,7 +26,7 @@ from tandem.modeling.families.towers import ImageTower, PooledTextTower, TextTow
 from tandem.modeling.image_sources.pixel_scale import PixelScale
 from tandem.modeling.published.files import OPEN_CLIP_WEIGHTS
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.pictures.image_rules import ImageRules
+from tandem.platform.files.json_object import shown
 
 FAMILY: Final = "open_clip"
 _XLM_ROBERTA: Final = "xlm-roberta-"

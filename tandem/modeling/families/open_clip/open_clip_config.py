@@ -7,11 +7,11 @@ function.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tandem.files.json_object import shown
+from tandem.model_io.pictures.image_rules import Filter, Fit, ImageRules, Transparency
 from tandem.modeling.image_sources.pixel_scale import PixelScale
 from tandem.modeling.published.files import OPEN_CLIP_CONFIG
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.pictures.image_rules import Filter, Fit, ImageRules, Transparency
+from tandem.platform.files.json_object import shown
 
 # OpenAI's, which open_clip takes where a file names none.
 _MEAN: Final = (0.48145466, 0.4578275, 0.40821073)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tandem.model_io.pictures.image_rules import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.regions.region_encoder import MatchHead, RegionEncoder
@@ -20,7 +21,6 @@ from tandem.modeling.families.regions.region_head import OfMmt, take_head
 from tandem.modeling.families.regions.region_model import region_model
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import both_ends, present_names
-from tandem.pictures.image_rules import BoxNumbers, RegionRules
 
 MAX_REGIONS: Final = 100
 WEIGHTS_NAME: Final = "m3p_under_weights.pth"

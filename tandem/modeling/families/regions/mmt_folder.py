@@ -13,7 +13,6 @@ from typing import Final
 
 from torch import Tensor
 
-from tandem.files.json_object import shown
 from tandem.modeling.families.modules_file import read_modules
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.regions.m3p import read_m3p
@@ -22,6 +21,7 @@ from tandem.modeling.families.regions.region_head import OfMmt
 from tandem.modeling.families.regions.uniter import read_uniter
 from tandem.modeling.published.files import MODULES
 from tandem.modeling.published.folder import PublishedFolder
+from tandem.platform.files.json_object import shown
 
 _LENGTHS: Final = "sentence_bert_config.json"
 _OWN_TYPES: Final = "mmt_retrieval."

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.serialization import safe_globals
 
+from tandem.model_io.pictures.image_rules import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.regions.region_encoder import MatchHead, RegionEncoder
@@ -23,7 +24,6 @@ from tandem.modeling.families.regions.region_model import bert_sources, region_c
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.pickled_tensors import PickleRefused, read_pickled_tensors
 from tandem.modeling.published.weights import present_names
-from tandem.pictures.image_rules import BoxNumbers, RegionRules
 
 # In all, as the authors count; MMT adds the two special tokens.
 _MAX_TEXT_TOKENS: Final = 70

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from tandem.model_io.pictures.image_rules import RegionRules
+from tandem.model_io.texts.special_tokens import special_tokens
+from tandem.model_io.texts.text_rules import TextRules, text_length_buckets
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.described import described
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
@@ -13,9 +16,6 @@ from tandem.modeling.families.text_rules import check_tokens, library_tokenizer
 from tandem.modeling.published.files import TOKENIZER, TOKENIZER_CONFIG, read_tokenizer
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import SERVED_BERT, bert_config, bert_layers, both_ends
-from tandem.pictures.image_rules import RegionRules
-from tandem.texts.special_tokens import special_tokens
-from tandem.texts.text_rules import TextRules, text_length_buckets
 
 _TOKENIZER_FILES: Final = (
     TOKENIZER,

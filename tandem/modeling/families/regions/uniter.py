@@ -12,6 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from tandem.model_io.pictures.image_rules import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.regions.region_encoder import MatchHead, RegionEncoder
@@ -20,7 +21,6 @@ from tandem.modeling.families.regions.region_model import bert_sources, region_c
 from tandem.modeling.published.files import TOKENIZER
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import ENDS, present_names
-from tandem.pictures.image_rules import BoxNumbers, RegionRules
 
 MAX_REGIONS: Final = 100
 _FEATURES: Final = "img_embeddings.img_linear.weight"

@@ -15,6 +15,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from tandem.model_io.pictures.image_rules import BoxNumbers, RegionRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.loaded_model import read_config
 from tandem.modeling.families.published_model import PublishedModel
@@ -23,7 +24,6 @@ from tandem.modeling.families.regions.region_head import take_head
 from tandem.modeling.families.regions.region_model import bert_sources, region_config, region_model
 from tandem.modeling.published.folder import PublishedFolder
 from tandem.modeling.published.weights import present_names
-from tandem.pictures.image_rules import BoxNumbers, RegionRules
 
 MAX_TEXT_TOKENS: Final = 128
 MAX_REGIONS: Final = 100

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tandem.contract.content import TruncationPolicy
+from tandem.model_io.pictures.region_vectors import region_vectors
+from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.reader import read_published_model
-from tandem.pictures.region_vectors import region_vectors
-from tandem.texts.text import TextPreprocessor
 from tests.support.modeling.authors_scores import (
     SCORES,
     authors_regions,

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from tandem.model_io.pictures.image_rules import BoxNumbers
+from tandem.model_io.repository.manifest import JOINT_ENCODER, read_manifest
+from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.reader import read_published_model
@@ -22,9 +25,6 @@ from tandem.modeling.families.regions.oscar import read_oscar
 from tandem.modeling.families.regions.uniter import read_uniter
 from tandem.modeling.published.files import PublishedCheckpointInvalid
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.pictures.image_rules import BoxNumbers
-from tandem.repository.manifest import JOINT_ENCODER, read_manifest
-from tandem.repository.precision import Precision
 from tests.support.modeling.published_pairs import change_json
 from tests.support.modeling.region_checkpoints import (
     BERT_FIELDS,

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tandem.model_io.pictures.image_rules import BoxNumbers
 from tandem.modeling.families.published_model import RegionJointParts
 from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.published.files import PublishedCheckpointInvalid
-from tandem.pictures.image_rules import BoxNumbers
 from tests.support.modeling.pair_inputs import pairs
 from tests.support.modeling.published_pairs import change_json
 

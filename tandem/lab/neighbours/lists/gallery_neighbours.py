@@ -1,0 +1,122 @@
+"""Computes the neighbours of a gallery that a checkpoint has encoded."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from hashlib import sha256
+
+import numpy as np
+
+from tandem.contract.content import Modality
+from tandem.contract.regions import RegionContent
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.lab.evaluation.offline import OfflineGallery, ScoredPools
+from tandem.lab.evaluation.ranking import Order
+from tandem.lab.neighbours.lists.corpus_neighbours import (
+    CorpusNeighbours,
+    NeighbourSource,
+    corpus_neighbours,
+    with_pools,
+)
+from tandem.lab.neighbours.lists.neighbour_lists import Indices
+
+OnQuery = Callable[[str, int], None]
+
+
+def corpus_digest(gallery: Gallery) -> str:
+    """Returns a SHA-256 of all ids, captions and pictures, in their order."""
+    digest = sha256()
+    for record, captions in gallery.chosen:
+        picture = gallery.content_of(record)
+        content = repr(picture).encode() if isinstance(picture, RegionContent) else bytes(picture)
+        for part in (
+            record.record_id.encode(errors="surrogatepass"),
+            sha256(content).digest(),
+            *(each.text.encode(errors="surrogatepass") for each in captions),
+        ):
+            digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+def gallery_neighbours(
+    encoded: OfflineGallery,
+    gallery: Gallery,
+    source: NeighbourSource,
+    depth: int,
+    *,
+    pool_size: int = 0,
+    retriever: OfflineGallery | None = None,
+    on_query: OnQuery = lambda *_: None,
+) -> CorpusNeighbours:
+    """Returns the `depth` nearest of each picture and caption, with the CE's logits of pools.
+
+    `retriever` is the same gallery encoded by another checkpoint, whose bi-encoder then gives the
+    embeddings (Sep+Coop). Raises ValueError as embedded_neighbours.
+    """
+    embedded = retriever or encoded
+    near = embedded_neighbours(embedded, gallery, source, depth)
+    if not pool_size:
+        return near
+    pools = {
+        name: encoded.score(target, pool_size, partial(on_query, name), embedded)
+        for name, target in DIRECTIONS.items()
+    }
+    return over_pools(near, gallery, pools, pool_size)
+
+
+def check_pool(pool_size: int, depth: int) -> None:
+    """Raises ValueError for a pool larger than lists of `depth`, from which it is taken."""
+    if pool_size > depth:
+        raise ValueError(f"a pool of {pool_size} exceeds lists of {depth}; take a larger k")
+
+
+def embedded_neighbours(
+    embedded: OfflineGallery, gallery: Gallery, source: NeighbourSource, depth: int
+) -> CorpusNeighbours:
+    """Returns the `depth` nearest of each picture and caption by the bi-encoder.
+
+    Raises ValueError for fewer than `depth` of either, and for distractors.
+    """
+    if gallery.asking_count != len(gallery.chosen):
+        raise ValueError("neighbours are of a gallery without distractors")
+    return corpus_neighbours(
+        source,
+        gallery.item_ids[Modality.IMAGE],
+        gallery.item_ids[Modality.TEXT],
+        embedded.embeddings(Modality.IMAGE),
+        embedded.embeddings(Modality.TEXT),
+        [number for number, (_, captions) in enumerate(gallery.chosen) for _ in captions],
+        depth,
+    )
+
+
+def over_pools(
+    near: CorpusNeighbours, gallery: Gallery, pools: Mapping[str, ScoredPools], pool_size: int
+) -> CorpusNeighbours:
+    """Returns the same over a cross-encoder, whose scored `pools` are given by direction.
+
+    Their first `pool_size` items count.
+    """
+    depth = near.lists["texts_of_image"].shape[1]
+    image_pools, text_pools = pools["image→text"], pools["text→image"]
+    images, texts = (
+        np.asarray(gallery.tie_order(each)) for each in (Modality.IMAGE, Modality.TEXT)
+    )
+    return with_pools(
+        near,
+        {
+            "texts_of_image": _list_by_id(image_pools, images, texts, depth),
+            "images_of_text": _list_by_id(text_pools, texts, images, depth),
+        },
+        image_pools.logits[images, :pool_size],
+        text_pools.logits[texts, :pool_size],
+    )
+
+
+def order_by_record(order_QN: Order, queries_by_id: Indices, items_by_id: Indices) -> Order:
+    """Returns an order of ids' numbers with queries and items numbered as the gallery's are."""
+    return items_by_id[order_QN][np.argsort(queries_by_id)]
+
+
+def _list_by_id(pools: ScoredPools, queries_Q: Indices, items_N: Indices, depth: int) -> Indices:
+    """Returns int64 [Q, K]: the retrieved order, with queries and items numbered by id."""
+    return np.argsort(items_N)[pools.retrieved[queries_Q, :depth]]

@@ -1,0 +1,223 @@
+"""Backs up one shard's store while it serves, verifies backups and restores them.
+
+A backup is a folder with the store's `data.mdb`, without free pages, and a `manifest.json`.
+"""
+
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tandem.local.item_store.backup_manifest import MANIFEST_NAME, MANIFEST_VERSION, BackupManifest
+from tandem.local.item_store.check import Show
+from tandem.local.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES
+from tandem.local.item_store.file_system import check_file_system
+from tandem.local.item_store.files import (
+    RESTORING_NAME,
+    SCHEMA_VERSION,
+    ShardIdentity,
+    StoreFiles,
+)
+from tandem.local.item_store.refused import StoreRefused
+from tandem.local.item_store.verdict import CheckDepth, Verdict, verify_in_child
+from tandem.local.item_store.writer_lock import FILE_NAME as WRITER_LOCK_NAME
+from tandem.local.item_store.writer_lock import WriterLock
+from tandem.platform.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
+from tandem.platform.files.whole_file import sync
+
+_PARTIAL_SUFFIX = ".part"
+_CHUNK_BYTES = 1 << 22
+_SHOW_SECONDS = 0.1
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def back_up(
+    store: Path,
+    destination: Path,
+    *,
+    show: Show | None = None,
+    clock: Callable[[], datetime] = utc_now,
+) -> tuple[Path, BackupManifest]:
+    """Copies a store, even while it is written, into a new folder in `destination`; returns that.
+
+    The copy is the state after one transaction. It gets its name once it is complete and synced;
+    an interrupted copy keeps the suffix ".part" and is removed by the next backup. `show` gets the
+    copied bytes and their upper bound. Raises StoreRefused.
+    """
+    # LMDB would kill this process where it cannot read a page.
+    if damage := verify_in_child(store, CheckDepth.WALK).damage:
+        raise StoreRefused(f"{store} is damaged ({damage[0]}): restore it from an earlier backup")
+    files = StoreFiles(store, None, readonly=True, map_bytes=DEFAULT_MAP_BYTES)
+    with closing(files):
+        created_time = clock()
+        name = f"shard-{files.identity.shard_number}-of-{files.identity.shard_count}"
+        backup = destination / f"{name}-{created_time:%Y%m%dT%H%M%SZ}"
+        if backup.exists():
+            raise StoreRefused(f"{backup} exists already: wait a second, or remove it")
+        destination.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+        _remove_partial(destination)
+        partial = backup.with_name(backup.name + _PARTIAL_SUFFIX)
+        partial.mkdir(PRIVATE_FOLDER)
+        lock = WriterLock(partial)
+        try:
+            _copy(files, partial, show)
+            manifest = _describe(partial, created_time)
+            manifest.write(partial)
+            (partial / WRITER_LOCK_NAME).unlink()
+            for file in partial.iterdir():
+                file.chmod(PRIVATE_FILE)
+            sync(partial)
+            partial.rename(backup)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        finally:
+            lock.release()
+        sync(destination)
+    return backup, manifest
+
+
+def is_backup(path: Path) -> bool:
+    """Returns whether the folder is a backup, and not a store."""
+    return (path / MANIFEST_NAME).exists()
+
+
+def verify_backup(backup: Path, show: Show | None = None) -> Verdict:
+    """Checks a backup against its manifest, then its contents; raises StoreRefused."""
+    manifest = BackupManifest.read(backup)
+    _check_readable_schema(backup, manifest)
+    data = backup / DATA_NAME
+    if not data.is_file():
+        raise StoreRefused(f"{backup} has no {DATA_NAME}: it is not a complete backup")
+    if (sha256 := _synced_sha256(data)) != manifest.data_sha256:
+        raise StoreRefused(
+            f"{data} is damaged: its SHA-256 is {sha256[:16]}…, but {manifest.data_sha256[:16]}… "
+            "in the manifest: use another backup"
+        )
+    return verify_in_child(backup, CheckDepth.VALUES, show=show)
+
+
+def restore(backup: Path, store: Path, show: Show | None = None) -> BackupManifest:
+    """Verifies a backup and restores it to a store in an empty folder.
+
+    The store appears at once, when it is complete: opening what a killed restore left is refused,
+    and another restore starts over. The store gets a new store_id, because the lost store may have
+    used the numbers of its next changes already. Raises StoreRefused.
+    """
+    check_file_system(store)
+    verdict = verify_backup(backup, show)
+    if not verdict.is_sound:
+        why = (*verdict.damage, *verdict.corrupt_items)[0]
+        raise StoreRefused(f"{backup} is damaged ({why}): use another backup")
+    manifest = BackupManifest.read(backup)
+    store.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+    lock = WriterLock(store)
+    try:
+        _check_empty(store)
+        restoring = store / RESTORING_NAME
+        shutil.rmtree(restoring, ignore_errors=True)
+        restoring.mkdir(PRIVATE_FOLDER)
+        sync(store)
+        shutil.copyfile(backup / DATA_NAME, restoring / DATA_NAME)
+        (restoring / DATA_NAME).chmod(PRIVATE_FILE)
+        _rename_history(restoring, manifest.identity)
+        sync(restoring)
+        (restoring / DATA_NAME).rename(store / DATA_NAME)
+        sync(store)
+        shutil.rmtree(restoring)
+    finally:
+        lock.release()
+    return manifest
+
+
+def _remove_partial(destination: Path) -> None:
+    """Removes the remains of killed backups, but not a backup in progress."""
+    for partial in destination.glob(f"shard-*{_PARTIAL_SUFFIX}"):
+        try:
+            WriterLock(partial).release()
+        except StoreRefused:
+            continue
+        shutil.rmtree(partial)
+
+
+def _copy(files: StoreFiles, partial: Path, show: Show | None) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        copying = threads.submit(files.env.copy_compacted, partial)
+        while wait((copying,), _SHOW_SECONDS).not_done:
+            if show is not None and (partial / DATA_NAME).exists():
+                show((partial / DATA_NAME).stat().st_size, files.env.used_bytes())
+        copying.result()
+
+
+def _describe(partial: Path, created_time: datetime) -> BackupManifest:
+    data = partial / DATA_NAME
+    sha256, data_bytes = _synced_sha256(data), data.stat().st_size
+    files = StoreFiles(partial, None, readonly=True, map_bytes=data_bytes, is_backup=True)
+    with closing(files), files.env.read() as txn:
+        return BackupManifest(
+            manifest_version=MANIFEST_VERSION,
+            schema_version=files.schema_version,
+            shard_number=files.identity.shard_number,
+            shard_count=files.identity.shard_count,
+            store_id=files.store_id,
+            sequence=int(files.get_meta(txn, "sequence") or 0),
+            item_counts=_item_counts(files),
+            data_bytes=data_bytes,
+            data_sha256=sha256,
+            created_time=created_time.isoformat(timespec="seconds"),
+        )
+
+
+def _item_counts(files: StoreFiles) -> dict[str, int]:
+    """Returns the number of items by index."""
+    with files.env.read() as txn:
+        counts = {key.removeprefix("index/"): 0 for key in files.meta_keys(txn, "index/")}
+        for key in txn.cursor(files.items).iternext(values=False):
+            index_id = bytes(key).split(b"\0", 1)[0].decode()
+            counts[index_id] = counts.get(index_id, 0) + 1
+        return counts
+
+
+def _synced_sha256(file: Path) -> str:
+    with file.open("rb") as data:
+        os.fsync(data.fileno())
+        digest = hashlib.sha256()
+        while chunk := data.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _check_readable_schema(backup: Path, manifest: BackupManifest) -> None:
+    if manifest.schema_version > SCHEMA_VERSION:
+        raise StoreRefused(
+            f"{backup} has schema version {manifest.schema_version}, this program reads "
+            f"{SCHEMA_VERSION}: use the release of Tandem that wrote it"
+        )
+
+
+def _check_empty(store: Path) -> None:
+    # Every ext4 volume has lost+found in its root.
+    allowed = {"lost+found", WRITER_LOCK_NAME, RESTORING_NAME}
+    if others := sorted(path.name for path in store.iterdir() if path.name not in allowed):
+        raise StoreRefused(
+            f"{store} is not empty ({', '.join(others[:3])}): move its contents away, or "
+            "restore into another folder"
+        )
+
+
+def _rename_history(folder: Path, identity: ShardIdentity) -> None:
+    """Gives the store in the folder a new store_id and syncs it."""
+    size_bytes = (folder / DATA_NAME).stat().st_size
+    # The existing pages, and room for one more transaction.
+    files = StoreFiles(folder, identity, readonly=False, map_bytes=size_bytes + (1 << 20))
+    with closing(files), files.env.write() as txn:
+        files.put_meta(txn, "store_id", uuid.uuid4().hex)
+    _synced_sha256(folder / DATA_NAME)

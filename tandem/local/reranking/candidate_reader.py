@@ -1,0 +1,93 @@
+"""Reads candidates from one shard's item store, in threads."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from tandem.chassis.capacity.caller_turns import CallerTurns
+from tandem.errors import ModelMismatch, ServiceUnavailable
+from tandem.local.item_store.item_store import ItemStore, StoredContent, StoredTokens
+
+T = TypeVar("T")
+
+
+class CandidateReader:
+    """Reads items of indexes of one model."""
+
+    def __init__(
+        self, open_store: Callable[[], ItemStore], turns: CallerTurns, fingerprint: str
+    ) -> None:
+        """Retries `open_store` until it succeeds, because index_svc may create the store later."""
+        self._open_store = open_store
+        self._turns = turns
+        self._fingerprint = fingerprint
+        self._store: ItemStore | None = None
+
+    async def open(self) -> None:
+        """Opens the store if it is not open; raises what `open_store` raises."""
+        if self._store is None:
+            self._store = await self._turns.run(self._open_store)
+
+    def close(self) -> None:
+        """Closes the store; no call may be in flight."""
+        if self._store is not None:
+            self._store.close()
+
+    async def versions(
+        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+    ) -> dict[str, int]:
+        """Returns the versions of the items that exist.
+
+        Raises IndexNotFound, ItemCorrupt, ServiceUnavailable, and ModelMismatch if the caller's or
+        the served model is not the index's; so do `tokens` and `contents`.
+        """
+        return await self._read(
+            lambda store: store.read_versions(index_id, item_ids), index_id, fingerprint, item_ids
+        )
+
+    async def tokens(
+        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+    ) -> dict[str, StoredTokens]:
+        """Returns tokens and versions of the items that exist, from one transaction."""
+        return await self._read(
+            lambda store: store.read_stored_tokens(index_id, item_ids),
+            index_id,
+            fingerprint,
+            item_ids,
+        )
+
+    async def contents(
+        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+    ) -> dict[str, StoredContent]:
+        """Returns contents and versions of the items that exist, from one transaction."""
+        return await self._read(
+            lambda store: store.read_stored_contents(index_id, item_ids),
+            index_id,
+            fingerprint,
+            item_ids,
+        )
+
+    async def _read(
+        self,
+        read: Callable[[ItemStore], Sequence[T | None]],
+        index_id: str,
+        fingerprint: str,
+        item_ids: Sequence[str],
+    ) -> dict[str, T]:
+        def read_checked() -> dict[str, T]:
+            found = read(self._checked(index_id, fingerprint))
+            return {
+                item_id: each
+                for item_id, each in zip(item_ids, found, strict=True)
+                if each is not None
+            }
+
+        return await self._turns.run(read_checked)
+
+    def _checked(self, index_id: str, fingerprint: str) -> ItemStore:
+        if self._store is None:
+            raise ServiceUnavailable(service="rerank", why="its item store is not open yet")
+        stored = self._store.index_info(index_id).fingerprint
+        for other in (fingerprint, self._fingerprint):
+            if other != stored:
+                raise ModelMismatch(request=other, index=stored)
+        return self._store

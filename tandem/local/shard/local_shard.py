@@ -1,0 +1,155 @@
+"""Runs a shard's blocking work in threads of this process."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.index_description import IndexSummary
+from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
+from tandem.local.shard.description import index_parts, index_summaries
+from tandem.local.shard.metrics import STAGE_DURATION
+from tandem.local.shard.shard import MAX_READ_BYTES, StoredShard
+from tandem.local.shard.short_searches import ShortSearches
+from tandem.platform.files.shared_lock import LockBusy
+from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.retrieval import ShardDescription, ShardQuery
+from tandem.stages.shard import Shard
+from tandem.stages.shard_answer import ShardAnswer
+
+_T = TypeVar("_T")
+
+_SEARCH_DURATION = STAGE_DURATION.labels("search")
+
+_DROP_SECONDS = 4.0
+_POLL_SECONDS = 0.002
+# Time to report, before the deadline, that the sequence was not reached.
+_ANSWER_SECONDS = 0.02
+
+
+class LocalShard(Shard):
+    """A shard whose store is here."""
+
+    def __init__(self, shard: StoredShard, threads: Executor) -> None:
+        """Takes the shard, and the threads for its work."""
+        self._shard = shard
+        self._threads = threads
+        self._short_searches = ShortSearches()
+
+    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
+        """Returns the nearest items to each of the query's embeddings."""
+        async with deadline.kept("the call of SearchEmbeddings"):
+            await self._wait_for(query.minimum_sequence, deadline)
+            start_time = time.perf_counter()
+            answer = await self._search(query)
+        seconds = time.perf_counter() - start_time
+        _SEARCH_DURATION.observe(seconds)
+        return replace(answer, search_seconds=seconds)
+
+    async def find_neighbours(
+        self, query: ShardNeighbourQuery, deadline: Deadline
+    ) -> ShardNeighbours:
+        """Returns the neighbours among the shard's items."""
+        with STAGE_DURATION.labels("neighbours").time():
+            async with deadline.kept("the call of FindNeighbours"):
+                return await self._in_thread(lambda: self._shard.find_neighbours(query))
+
+    async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
+        """Returns the first items of the query, as many as the shard reads at once."""
+        with STAGE_DURATION.labels("read").time():
+            async with deadline.kept("the call of GetItems"):
+                items, read_count = await self._in_thread(
+                    lambda: self._shard.read_within(
+                        query.index_id, query.item_ids, query.max_bytes or MAX_READ_BYTES
+                    )
+                )
+        return FetchedItems(
+            {
+                item.item_id: FetchedItem(
+                    item.content if query.content_included else None,
+                    item.attributes,
+                    item.encoding if query.encodings_included else None,
+                )
+                for item in items
+            },
+            read_count,
+            self._shard.fingerprint(query.index_id) if query.encodings_included else "",
+        )
+
+    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
+        """Stores or deletes all items or none."""
+        async with deadline.kept(f"the call of {type(write).__name__}Items"):
+            return await asyncio.wrap_future(self._shard.write(write))
+
+    async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
+        """Deletes the index, or as much of it as a few seconds allow."""
+        check_index_id(index_id)
+        end_time = time.monotonic() + min(_DROP_SECONDS, deadline.left() / 2)
+        async with deadline.kept("the call of DeleteIndex"):
+            # Not in the searches' threads, because it mostly waits for commits.
+            return await asyncio.to_thread(self._shard.drop, index_id, end_time)
+
+    async def list_item_ids(
+        self, index_id: str, after: str, max_count: int, deadline: Deadline
+    ) -> Sequence[str]:
+        """Returns ids after that one."""
+        check_index_id(index_id)
+        check_batch_size("item_ids", max_count, MAX_PAGE_SIZE)
+        if after:
+            check_item_id(after)
+        with STAGE_DURATION.labels("read").time():
+            async with deadline.kept("the call of ListItemIds"):
+                return await self._in_thread(
+                    lambda: self._shard.item_ids(index_id, max_count, after)
+                )
+
+    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
+        """Returns the state of the texts and the images of one index."""
+        index = self._shard.index(check_index_id(index_id))
+        async with deadline.kept("the call of DescribeShardIndex"):
+            parts = await self._in_thread(lambda: index_parts(self._shard, index_id))
+        return ShardDescription(
+            index.info.fingerprint, index.info.dimension, parts, index.keyword_state
+        )
+
+    async def list_indexes(
+        self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
+    ) -> Sequence[IndexSummary]:
+        """Returns the indexes after that id."""
+        check_batch_size("indexes", max_count, MAX_PAGE_SIZE)
+        if index_ids:
+            check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)
+        return index_summaries(self._shard, after, max_count, set(index_ids))
+
+    async def _wait_for(self, sequence: int, deadline: Deadline) -> None:
+        """Waits until searches see the sequence or the deadline is near; never without one."""
+        while self._shard.applied_sequence < sequence:
+            if not _ANSWER_SECONDS <= deadline.left() < math.inf:
+                return  # the search raises SequenceNotReached
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _search(self, query: ShardQuery) -> ShardAnswer:
+        """Searches in a thread, or in the event loop if that is short and need not wait."""
+        if self._short_searches.expects(query):
+            with suppress(LockBusy):
+                return self._timed_search(query, at_once=True)
+        return await self._in_thread(lambda: self._timed_search(query))
+
+    def _timed_search(self, query: ShardQuery, *, at_once: bool = False) -> ShardAnswer:
+        # In a thread, waiting for other threads does not count; in the loop, any wait does.
+        clock = time.perf_counter if at_once else time.thread_time
+        start_time = clock()
+        answer = self._shard.search(query, at_once=at_once)
+        self._short_searches.note(query, clock() - start_time)
+        return answer
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

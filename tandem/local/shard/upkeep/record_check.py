@@ -1,0 +1,102 @@
+"""Takes items with damaged records out of an index that was loaded from a snapshot.
+
+A snapshot is read instead of the records, so an item whose record was damaged since would be found,
+and then fail to be read. The check of all checksums runs before the first search if the store is
+small enough, and otherwise in its own thread alongside searches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from tandem.chassis.telemetry.log import get_logger
+from tandem.errors import ItemCorrupt, TandemError
+from tandem.local.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
+from tandem.local.shard.metrics import CORRUPT_ITEMS
+from tandem.local.shard.retrieval.searchable_index import SearchableIndex
+
+log = get_logger()
+
+_STORE_FAULTS: tuple[type[Exception], ...] = (*DISK_FAULTS, TandemError)
+
+
+def take_out_damaged(
+    store: ItemStore,
+    index_id: str,
+    index: SearchableIndex,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> int:
+    """Takes items whose records fail their checksums out of the index; returns how many.
+
+    Counts each and logs it by id. Safe while store and index change.
+    """
+    count = 0
+    for item_id, error in store.scan_damaged(index_id):
+        if is_stopped():
+            break
+        count += take_out(store, index_id, index, item_id, error)
+    return count
+
+
+def take_out(
+    store: ItemStore, index_id: str, index: SearchableIndex, item_id: str, error: ItemCorrupt
+) -> bool:
+    """Takes an item out of the index unless it was repaired meanwhile; returns whether it did."""
+    if not isinstance(store.read_embeddings(index_id, [item_id])[0], ItemCorrupt):
+        return False
+    index.delete([item_id])
+    CORRUPT_ITEMS.inc()
+    log.error("item corrupt", index_id=index_id, why=error.message)
+    # A write may have repaired it before it was taken out: then it is put back as it is now, and
+    # again if it changed again, until the index agrees with the store.
+    applied = None
+    while (state := _state(store, index_id, item_id)) != applied:
+        [item] = store.read_embeddings(index_id, [item_id])
+        if isinstance(item, StoredEmbedding):
+            index.upsert([item])
+        else:
+            index.delete([item_id])
+        applied = state
+    return applied is None
+
+
+class RecordCheck:
+    """Checks all indexes once after a load, in a thread alongside searches."""
+
+    def __init__(self, store: ItemStore, indexes: Mapping[str, SearchableIndex]) -> None:
+        """Starts at once; `indexes` are those that were read from snapshots."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(store, dict(indexes)), name="record check", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops the check and waits for its end."""
+        self._stop.set()
+        self._thread.join()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Waits for the check; returns whether it finished in that time."""
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def _run(self, store: ItemStore, indexes: Mapping[str, SearchableIndex]) -> None:
+        for index_id, index in indexes.items():
+            try:
+                count = take_out_damaged(store, index_id, index, self._stop.is_set)
+            except _STORE_FAULTS as error:
+                # The store was closed or is being reopened; the next commit finds and repairs that.
+                log.error("records not checked", index_id=index_id, why=str(error))
+                continue
+            if self._stop.is_set():
+                return
+            log.info("records checked", index_id=index_id, corrupt_count=count)
+
+
+def _state(store: ItemStore, index_id: str, item_id: str) -> int | None:
+    """Returns the version of the item in the store; None if it is missing or damaged."""
+    if not isinstance(store.read_embeddings(index_id, [item_id])[0], StoredEmbedding):
+        return None
+    return store.read_versions(index_id, [item_id])[0]

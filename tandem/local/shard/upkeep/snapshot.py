@@ -1,0 +1,319 @@
+"""Writes and reads a snapshot: one modality of one index on disk, for fast starts.
+
+    snapshots/INDEX_ID/MODALITY-SEQUENCE/
+        manifest.json   identity, and the size and SHA-256 of every other file
+        rows.f32        embeddings by row, little-endian float32
+        live            one bit a row
+        item_ids        separated by NUL
+        attributes.json [row, attributes] of the rows that have any
+        faiss.index     if there is a FAISS index
+
+A snapshot is derived from the item store, so it is never trusted: FAISS silently reads a file with
+flipped bits and then answers wrongly. It is opened only if a child process has verified every byte,
+and its manifest names this store, this model and this log. Otherwise it is ignored, and the next
+one replaces it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import faiss
+import numpy as np
+
+from tandem.contract.content import Modality
+from tandem.contract.filtering.attributes import Attributes, AttributeValue
+from tandem.local.shard.retrieval.arrays import F32, Mask
+from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
+from tandem.local.shard.retrieval.faiss_index import FaissIndex
+from tandem.local.shard.retrieval.modality_index import ModalityIndex
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+PARTIAL_SUFFIX = ".partial"
+
+_HASH_BYTES = 1 << 20
+
+
+class SnapshotInvalid(Exception):
+    """Raised for files that are damaged or of something else; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """Describes a file of the snapshot."""
+
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotManifest:
+    """Describes the contents of a snapshot."""
+
+    schema_version: int
+    store_id: str
+    index_id: str
+    modality: str
+    fingerprint: str
+    dimension: int
+    metric: str
+    row_count: int
+    live_count: int
+    sequence: int
+    """The last change of the store in it."""
+    index_type: str
+    index_row_count: int
+    """Rows in the FAISS index."""
+    parameters: Mapping[str, float]
+    recall_percent: float | None
+    """Of the FAISS index, measured when it was built."""
+    faiss_version: str
+    files: Mapping[str, FileEntry] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Raises SnapshotInvalid unless it is whole, unchanged and of this schema."""
+        try:
+            sealed = json.loads((folder / MANIFEST).read_bytes())
+            body = sealed["manifest"]
+            if sealed["sha256"] != _digest(body):
+                raise SnapshotInvalid(f"{folder / MANIFEST} is not as it was written")
+            if body["schema_version"] != SCHEMA_VERSION:
+                raise SnapshotInvalid(
+                    f"{folder / MANIFEST} has schema version {body['schema_version']}, this "
+                    f"program reads {SCHEMA_VERSION}"
+                )
+            files = {name: FileEntry(**entry) for name, entry in body.pop("files").items()}
+            return cls(**body, files=files)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SnapshotInvalid(f"{folder / MANIFEST} cannot be read: {error}") from error
+
+    def write(self, folder: Path) -> None:
+        """Writes the manifest durably."""
+        body = asdict(self)
+        text = json.dumps({"sha256": _digest(body), "manifest": body}, indent=1)
+        _write(folder / MANIFEST, [text.encode()])
+
+    def check_files(self, folder: Path) -> None:
+        """Raises SnapshotInvalid unless every file has its size and SHA-256."""
+        for name, entry in self.files.items():
+            path = folder / name
+            if not path.is_file() or path.stat().st_size != entry.size_bytes:
+                raise SnapshotInvalid(
+                    f"{path} is missing, or does not have {entry.size_bytes:,} bytes"
+                )
+            if sha256_of(path) != entry.sha256:
+                raise SnapshotInvalid(f"{path} is not as it was written: another SHA-256")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrozenPart:
+    """Holds one modality as it was at one moment; later changes do not affect it."""
+
+    blocks: Sequence[F32]
+    item_ids: Sequence[str]
+    live: Mask
+    attributes: Mapping[int, Attributes]
+    faiss_index: FaissIndex | None
+    """Must not get rows while the snapshot is written."""
+    recall_percent: float | None
+
+    @classmethod
+    def of(cls, part: ModalityIndex) -> Self:
+        """Freezes the part; it must not change during this call."""
+        return cls(
+            blocks=[block for _, block in part.rows.blocks()],
+            item_ids=part.rows.item_ids(),
+            live=part.rows.live.copy(),
+            attributes=part.attributes.copy(),
+            faiss_index=part.faiss_index,
+            recall_percent=part.recall_percent,
+        )
+
+
+def write_snapshot(
+    parent: Path,
+    part: FrozenPart,
+    *,
+    store_id: str,
+    index_id: str,
+    modality: Modality,
+    fingerprint: str,
+    dimension: int,
+    sequence: int,
+) -> Path:
+    """Writes a snapshot and returns its folder, which appears complete or not at all."""
+    folder = snapshot_folder(parent, modality, sequence)
+    partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        files = _write_files(partial, part)
+        SnapshotManifest(
+            schema_version=SCHEMA_VERSION,
+            store_id=store_id,
+            index_id=index_id,
+            modality=modality.value,
+            fingerprint=fingerprint,
+            dimension=dimension,
+            metric="inner product",
+            row_count=len(part.item_ids),
+            live_count=int(np.count_nonzero(part.live)),
+            sequence=sequence,
+            index_type="" if part.faiss_index is None else part.faiss_index.index_type,
+            index_row_count=0 if part.faiss_index is None else part.faiss_index.row_count,
+            parameters={} if part.faiss_index is None else part.faiss_index.parameters,
+            recall_percent=part.recall_percent,
+            faiss_version=faiss.__version__,
+            files=files,
+        ).write(partial)
+        _sync(partial)
+    except BaseException:
+        # On a full disk it would take the space that writes wait for.
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)  # of the same sequence, so with the same items
+    partial.rename(folder)
+    _sync(parent)
+    return folder
+
+
+def _write_files(folder: Path, part: FrozenPart) -> dict[str, FileEntry]:
+    attributes = [[row, _to_json(value)] for row, value in part.attributes.items()]
+    rows = (np.ascontiguousarray(block, "<f4").data for block in part.blocks)
+    files = {
+        "rows.f32": _write(folder / "rows.f32", rows),
+        "live": _write(folder / "live", [np.packbits(part.live, bitorder="little").tobytes()]),
+        "item_ids": _write(folder / "item_ids", ["\0".join(part.item_ids).encode()]),
+        "attributes.json": _write(folder / "attributes.json", [json.dumps(attributes).encode()]),
+    }
+    if part.faiss_index is not None:
+        path = folder / "faiss.index"
+        part.faiss_index.write(path)
+        _sync(path)
+        files[path.name] = FileEntry(path.stat().st_size, sha256_of(path))
+    return files
+
+
+def read_snapshot(
+    folder: Path, manifest: SnapshotManifest, gpu_number: int | None = None
+) -> ModalityIndex:
+    """Reads a snapshot; raises SnapshotInvalid where its files do not fit together.
+
+    The files must have been verified: see snapshot_check.py.
+    """
+    count, dimension = manifest.row_count, manifest.dimension
+    if manifest.files["rows.f32"].size_bytes != 4 * count * dimension:
+        raise SnapshotInvalid(f"{folder}/rows.f32 does not hold {count:,} x {dimension} values")
+    embeddings_ND = (
+        np.asarray(np.memmap(folder / "rows.f32", dtype="<f4", mode="r", shape=(count, dimension)))
+        if count
+        else np.empty((0, dimension), np.float32)
+    )
+    item_ids = (folder / "item_ids").read_bytes().decode().split("\0") if count else []
+    bits = np.frombuffer((folder / "live").read_bytes(), dtype=np.uint8)
+    live = np.unpackbits(bits, count=count, bitorder="little").astype(np.bool_)
+    if len(item_ids) != count or np.count_nonzero(live) != manifest.live_count:
+        raise SnapshotInvalid(f"{folder} has {len(item_ids):,} item ids for {count:,} rows")
+    part = ModalityIndex(EmbeddingRows(dimension, embeddings_ND, item_ids, live))
+    for row, value in json.loads((folder / "attributes.json").read_bytes()):
+        part.put_attributes(row, _from_json(value))
+    if manifest.index_type:
+        index = FaissIndex.read(folder / "faiss.index", manifest.index_type, gpu_number)
+        if index.row_count != manifest.index_row_count or index.dimension != dimension:
+            raise SnapshotInvalid(f"{folder}/faiss.index is not over these rows")
+        index.tune(manifest.parameters)
+        part.faiss_index = index
+        part.recall_percent = manifest.recall_percent
+    return part
+
+
+def snapshot_folder(parent: Path, modality: Modality, sequence: int) -> Path:
+    """Returns the folder of a snapshot, whether or not it exists."""
+    return parent / f"{modality.value}-{sequence:020d}"
+
+
+def snapshot_sequences(parent: Path) -> list[int]:
+    """Returns the sequences at which every modality has a snapshot, newest first."""
+    found = [
+        {
+            int(path.name.removeprefix(f"{modality.value}-"))
+            for path in _snapshots(parent, modality)
+            if path.suffix != PARTIAL_SUFFIX
+        }
+        for modality in Modality
+    ]
+    return sorted(set.intersection(*found), reverse=True)
+
+
+def remove_other_snapshots(parent: Path, sequence: int, modality: Modality) -> None:
+    """Removes the modality's other snapshots, including partial ones."""
+    for path in _snapshots(parent, modality):
+        if path != snapshot_folder(parent, modality, sequence):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _snapshots(parent: Path, modality: Modality) -> list[Path]:
+    """Returns the modality's snapshots and partial ones, and nothing that an operator put there."""
+    name = re.compile(rf"{modality.value}-\d{{20}}({re.escape(PARTIAL_SUFFIX)})?")
+    return [path for path in parent.glob(f"{modality.value}-*") if name.fullmatch(path.name)]
+
+
+def remove_partial_snapshots(parent: Path) -> None:
+    """Removes partial snapshots of killed processes."""
+    for path in parent.glob(f"*{PARTIAL_SUFFIX}"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def sha256_of(path: Path) -> str:
+    """Returns the file's SHA-256 in hexadecimal, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_HASH_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _write(path: Path, pieces: Iterator[Any] | Sequence[Any]) -> FileEntry:
+    digest = hashlib.sha256()
+    size_bytes = 0
+    with path.open("wb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            size_bytes += file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    return FileEntry(size_bytes, digest.hexdigest())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _to_json(attributes: Attributes) -> dict[str, Any]:
+    return dict(attributes)  # JSON turns tuples, and nothing else, into lists
+
+
+def _from_json(attributes: Mapping[str, Any]) -> Attributes:
+    restored: dict[str, AttributeValue] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in attributes.items()
+    }
+    return restored

@@ -1,3 +1,0 @@
-"""Names the version of this release, of all distributions."""
-
-__version__ = "0.1.0"

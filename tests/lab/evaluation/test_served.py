@@ -1,0 +1,198 @@
+"""Evaluation over a connection: ranks in order, failures by name, no query drawn early."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tandem.client import AsyncClient
+from tandem.contract.content import Modality
+from tandem.corpus.scenes.records import scene_records
+from tandem.errors import IndexNotFound
+from tandem.lab.evaluation.gallery import EvaluationQuery, make_gallery
+from tandem.lab.evaluation.served import AdaptiveDepth, AnswerRanks, answer_ranks, served_report
+from tandem.v1 import search_service_pb2 as pb
+from tests.support.client.search_server import search_server
+
+
+def query(text: str, answer_id: str = "right", language: str = "en") -> EvaluationQuery:
+    return EvaluationQuery(text, Modality.IMAGE, frozenset([answer_id, "also right"]), language)
+
+
+def found(item_id: str, retrieve_rank: int, final_rank: int) -> pb.RankedItem:
+    return pb.RankedItem(item_id=item_id, retrieve_rank=retrieve_rank, final_rank=final_rank)
+
+
+async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
+    """One search tells both, the best answer first; one outside the pool has no rank."""
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        if request.query.text == "nowhere":
+            return pb.SearchItemsResponse(items=[found("wrong", 1, 1)])
+        items = [found("wrong", 1, 1), found("also right", 8, 3), found("right", 7, 4)]
+        return pb.SearchItemsResponse(items=items)
+
+    answered = []
+    async with search_server(search) as (address, service), AsyncClient(address) as client:
+        ranks = await answer_ranks(
+            client,
+            "scenes",
+            [query("somewhere"), query("nowhere", language="cs")],
+            k=20,
+            concurrency=2,
+            on_answer=lambda: answered.append(1),
+        )
+
+    nowhere = (None, None)
+    assert ranks == [AnswerRanks((7, 8), (3, 4), 0.0), AnswerRanks(nowhere, nowhere, 0.0)]
+    assert all(each.seconds > 0 for each in ranks)
+    assert len(answered) == 2
+    for request in service.requests:
+        assert isinstance(request, pb.SearchItemsRequest)
+        assert (request.retrieve_k, request.rerank_k, request.return_n) == (20, 20, 20)
+        # Less than the whole is not measured.
+        assert request.full_coverage_required
+        assert request.rerank_required
+
+
+async def test_ranks_are_in_the_order_of_the_queries() -> None:
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        number = int(request.query.text)
+        await asyncio.sleep(0.02 * (5 - number))
+        return pb.SearchItemsResponse(items=[found("right", number + 1, number + 1)])
+
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        queries = [query(str(number)) for number in range(5)]
+        ranks = await answer_ranks(client, "scenes", queries, 20, 5, lambda: None)
+
+    assert [each.retrieve_ranks[0] for each in ranks] == [1, 2, 3, 4, 5]
+
+
+async def test_queries_are_drawn_no_earlier_than_needed() -> None:
+    """A picture query reads its picture: a thousand of them at once would fill the memory."""
+    answered, most_ahead = 0, 0
+
+    def count_answer() -> None:
+        nonlocal answered
+        answered += 1
+
+    def queries() -> Iterator[EvaluationQuery]:
+        nonlocal most_ahead
+        for number in range(12):
+            most_ahead = max(most_ahead, number + 1 - answered)
+            yield query(str(number))
+
+    async with search_server() as (address, _), AsyncClient(address) as client:
+        ranks = await answer_ranks(client, "scenes", queries(), 20, 3, count_answer)
+
+    assert len(ranks) == 12
+    # Three in progress, and the next drawn while it waits for room.
+    assert most_ahead <= 4
+
+
+async def test_a_search_that_fails_is_raised_by_its_own_name() -> None:
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        if request.query.text == "2":
+            raise IndexNotFound(index_id="scenes")
+        await asyncio.sleep(5)
+        return pb.SearchItemsResponse()
+
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        queries = [query(str(number)) for number in range(4)]
+        with pytest.raises(IndexNotFound, match="scenes"):
+            await answer_ranks(client, "scenes", queries, 20, 4, lambda: None)
+
+
+async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cross_encoder() -> None:
+    """BE's time is that of the search with k = 0; a k below 10 still sees ten items."""
+    gallery = make_gallery(scene_records("test", 1, 8), ["en"])
+    asked = []
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        depth = 0 if request.rerank_disabled else request.rerank_k
+        asked.append((request.retrieve_k, depth))
+        # Without a cross-encoder there is no rerank to require.
+        assert request.rerank_required is not request.rerank_disabled
+        final = 1 if request.rerank_k == 5 else 3
+        ids = [item_id for of_modality in gallery.item_ids.values() for item_id in of_modality]
+        return pb.SearchItemsResponse(items=[found(each, 2, final) for each in ids])
+
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        report = await served_report(
+            client, "scenes", gallery, [5, 20, 0], {"title": "a"}, query_count=2, concurrency=1
+        )
+
+    assert asked == 2 * ([(10, 0)] * 2 + [(10, 5)] * 2 + [(20, 20)] * 2)
+    assert report.orders() == ["BE", "BE + CE 5", "BE + CE 20"]
+    for each in report.rankings:
+        expected = {0: 2, 5: 1, 20: 3}[each.k]
+        assert each.ranks == (expected, expected)
+        assert each.other_ranks == ((), ())
+        assert each.query_seconds is not None
+    assert report.languages == {"text→image": ["en", "en"], "image→text": ["en", "en"]}
+
+
+async def test_a_served_report_can_rerank_as_far_as_the_models_rule_goes() -> None:
+    gallery = make_gallery(scene_records("test", 1, 8), ["en"])
+    asked = []
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        asked.append(request.adaptive_depth)
+        depth = 3 if request.adaptive_depth else request.rerank_k
+        stop = "RERANK_STOP_ADAPTIVE" if request.adaptive_depth else "RERANK_STOP_COMPLETE"
+        return pb.SearchItemsResponse(rerank=pb.RerankSummary(reranked_depth=depth, stop=stop))
+
+    counted = AdaptiveDepth()
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        for depth in (counted, None):
+            await served_report(
+                client, "scenes", gallery, [20], {}, query_count=2, adaptive_depth=depth
+            )
+
+    assert asked == [True] * 4 + [False] * 4
+    assert (counted.read_count, counted.asked_count) == (12, 80)
+    assert str(counted) == "12 of 80 pairs read, 15.0 %"
+
+
+async def test_a_served_report_tells_which_captions_are_of_one_picture() -> None:
+    gallery = make_gallery(scene_records("test", 1, 8), ["en"], captions_per_picture=2)
+
+    async with search_server() as (address, _), AsyncClient(address) as client:
+        every, some = [
+            await served_report(client, "scenes", gallery, [0, 20], {}, query_count=count)
+            for count in (None, 4)
+        ]
+
+    whole = gallery.query_pictures(Modality.IMAGE)
+    assert whole == (0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7)
+    asked = tuple(whole[number] for number in gallery.query_numbers(Modality.IMAGE, 4))
+    for report, of_texts in ((every, whole), (some, asked)):
+        expected = {"text→image": of_texts, "image→text": ()}
+        assert all(each.pictures == expected[each.direction] for each in report.rankings)
+
+
+@pytest.mark.parametrize(
+    "count", [60, *(pytest.param(count, marks=pytest.mark.slow) for count in (100, 125, 250))]
+)
+async def test_no_count_meets_one_language_or_one_sibling_alone(count: int) -> None:
+    """Languages take turns in sixteen, siblings in four: every 4th, 8th or 16th would be alike."""
+    gallery = make_gallery(scene_records("test", 1, 1_000), ["en", "de", "fr", "cs"])
+
+    async with search_server() as (address, service), AsyncClient(address) as client:
+        report, again = [
+            await served_report(
+                client, "scenes", gallery, [20], {}, query_count=count, concurrency=1
+            )
+            for _ in range(2)
+        ]
+
+    requests = [each for each in service.requests if isinstance(each, pb.SearchItemsRequest)]
+    asked = [each.query.text for each in requests if each.query.text]
+    assert asked[:count] == asked[count:]
+    for languages in report.languages.values():
+        assert len(languages) == count
+        assert min(map(languages.count, ("en", "de", "fr", "cs"))) >= count / 8
+    number_of = {caption.text: number for number, (_, caption) in enumerate(gallery.pairs)}
+    siblings = [number_of[text] % 4 for text in asked[:count]]
+    assert min(map(siblings.count, range(4))) >= count / 8
+    assert again.languages == report.languages
