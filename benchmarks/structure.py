@@ -147,20 +147,7 @@ def _package_of_module(name: str) -> str:
     return ".".join(parts[: 2 if parts[0] == "tandem" else 1])
 
 
-_CORE: Final = (
-    "contract",
-    "encoding",
-    "inference",
-    "item_store",
-    "pictures",
-    "repository",
-    "reranking",
-    "search",
-    "shard",
-    "stages",
-    "texts",
-    "wire",
-)
+_CORE: Final = ("contract", "local", "model_io", "search", "stages", "wire")
 _SERVICES: Final = ("encoder_svc", "index_svc", "rerank_svc", "orchestrator_svc")
 
 

@@ -1,6 +1,7 @@
 """Defines a detector's regions of an image as a content, and their form in stores and messages.
 
-Bytes only, because the SDK has no numpy; tandem/model_io/pictures/region_vectors.py reads the numbers.
+Bytes only, because the SDK has no numpy; tandem.model_io.pictures.region_vectors reads the
+numbers.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tandem.errors import TandemError
 from tandem.stages.encoding import EncodedBatch
 
 _NAME = "query_encodings"
-# Without the arrays' values, as tracemalloc counts it (tests/local/encoding/test_encoding_cache.py).
+# Without the arrays' values, as tracemalloc counts it in the tests of this file.
 _ENCODING_BYTES = 700
 Number = TypeVar("Number", bound=np.generic)
 

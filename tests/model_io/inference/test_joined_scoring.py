@@ -1,4 +1,4 @@
-"""tandem.model_io.inference.joined_scoring: a query's pairs of several shards go to the model together."""
+"""A query's pairs of several shards go to the model together."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Uses what the operating system gives: files, locks and child processes."""
