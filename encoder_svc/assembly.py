@@ -25,7 +25,7 @@ from tandem.model_io.pictures.heif_reader import HeifReader
 from tandem.model_io.pictures.image import heif_reader
 from tandem.model_io.repository.followed_version import FollowedVersion
 from tandem.model_io.repository.manifest import read_manifest
-from tandem.remote.model_servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.remote.model import MODEL_SERVICE_NAME, ModelServicer
 from tandem.triton.client import TritonClient
 from tandem.v1 import encoder_service_pb2
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server

@@ -41,7 +41,7 @@ from tandem.model_io.pictures.image import heif_reader
 from tandem.model_io.repository.followed_version import FollowedVersion
 from tandem.model_io.repository.manifest import Manifest, read_manifest
 from tandem.model_io.repository.neighbour_manifest import neighbour_manifest_of
-from tandem.remote.model_servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.remote.model import MODEL_SERVICE_NAME, ModelServicer
 from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server

@@ -1,10 +1,29 @@
-"""Asks a service for the description of its model."""
+"""Describes a service's model over gRPC: ModelService, and the call of it."""
+
+from collections.abc import Callable
+
+import grpc
 
 from tandem.chassis.calls.channels import call
 from tandem.contract.deadline import Deadline
-from tandem.contract.model_description import ModelDescription, model_from_proto
+from tandem.contract.model_description import ModelDescription, model_from_proto, model_to_proto
 from tandem.v1 import model_service_pb2 as pb
-from tandem.v1.model_service_pb2_grpc import ModelServiceStub
+from tandem.v1.model_service_pb2_grpc import ModelServiceServicer, ModelServiceStub
+
+MODEL_SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
+
+
+class ModelServicer(ModelServiceServicer):
+    """Describes the serving version of the process's model."""
+
+    def __init__(self, describe: Callable[[], ModelDescription]) -> None:
+        self._describe = describe
+
+    async def DescribeModel(
+        self, request: pb.DescribeModelRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DescribeModelResponse:
+        """Returns what the model is, and its limits."""
+        return pb.DescribeModelResponse(model=model_to_proto(self._describe()))
 
 
 async def described_model(

@@ -30,7 +30,7 @@ from tandem.model_io.pictures.image import MAX_IMAGE_BYTES, decode_image
 from tandem.model_io.repository.followed_version import FollowedVersion
 from tandem.model_io.repository.manifest import Manifest
 from tandem.remote.encoder import RemoteEncoder
-from tandem.remote.model_servicer import ModelServicer
+from tandem.remote.model import ModelServicer
 from tandem.stages.encoding import EncodePurpose, Encoder
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server

@@ -22,6 +22,7 @@ from tandem.cli.corpora.detector_files import (
 from tandem.cli.ingest.demo_note import say_if_demo_serves
 from tandem.cli.options import ADDRESS, with_options
 from tandem.cli.refusals import described
+from tandem.cli.smaller_jpeg import sendable_picture
 from tandem.cli.terminal.console import errors, one_line, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork
@@ -46,7 +47,6 @@ from tandem.corpus.readable_records import (
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Caption, Record
 from tandem.errors import TandemError
-from tandem.model_io.pictures.smaller_jpeg import sendable_picture
 
 DEFAULT_SPLIT: Final = "test"
 DEFAULT_SEED: Final = 1

@@ -15,6 +15,7 @@ from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS, with_options
 from tandem.cli.search.empty_answer import why_empty
 from tandem.cli.search.found_files import FoundFiles
 from tandem.cli.search.search_output import SearchOutput
+from tandem.cli.smaller_jpeg import sendable_picture
 from tandem.cli.terminal.console import errors
 from tandem.client import (
     Access,
@@ -32,7 +33,6 @@ from tandem.contract.filtering.filter_expression import FilterTextInvalid, parse
 from tandem.contract.filtering.filters import Filter
 from tandem.contract.limits import MAX_MESSAGE_BYTES, MAX_SEARCH_COUNT
 from tandem.errors import TandemError
-from tandem.model_io.pictures.smaller_jpeg import sendable_picture
 from tandem.v1 import content_pb2, search_service_pb2
 
 # Not splitlines, which would also split at U+2028 and similar characters.

@@ -1,16 +1,27 @@
-"""Encodes in this process."""
+"""Encodes in this process, and counts it."""
 
 from collections.abc import Callable, Sequence
 
-from tandem.contract.content import Content, TruncationPolicy
+from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series, stage_histogram
+from tandem.chassis.telemetry.tracing import exemplar
+from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_CONTENT_COUNT, check_batch_size
 from tandem.contract.model_description import ModelDescription
 from tandem.errors import TandemError
 from tandem.local.encoding.encoder import ModelEncoder
-from tandem.local.encoding.metrics import count_truncated_texts, observe_stage
 from tandem.local.encoding.query_encodings import QueryEncodings
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
+
+_STAGE_DURATION_OF = kept_series(stage_histogram("encoder"))
+_TRUNCATED_TEXTS_OF = kept_series(
+    Counter(
+        "tandem_encoder_truncated_texts_total",
+        "Texts that were truncated, by truncation policy.",
+        ["policy"],
+        registry=REGISTRY,
+    )
+)
 
 
 class LocalEncoder(Encoder):
@@ -40,9 +51,11 @@ class LocalEncoder(Encoder):
         encode = self._queries.encode if is_query else self._encoder.encode
         async with deadline.kept("the call of EncodeContents"):
             encoded = await encode(contents, deadline.left(), truncation_policy)
-        count_truncated_texts(encoded.outcomes, truncation_policy)
-        observe_stage("preprocess", encoded.preprocess_seconds)
-        observe_stage("inference", encoded.inference_seconds)
+        uses = (each.text_use for each in encoded.outcomes if isinstance(each, Encoding))
+        truncated_count = sum(use is not None and use.is_truncated for use in uses)
+        _TRUNCATED_TEXTS_OF(truncation_policy.value).inc(truncated_count)
+        _STAGE_DURATION_OF("preprocess").observe(encoded.preprocess_seconds, exemplar())
+        _STAGE_DURATION_OF("inference").observe(encoded.inference_seconds, exemplar())
         return encoded
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:

@@ -34,7 +34,7 @@ FOREIGN = {
 }
 # Makes metrics as a service does, and says what one of them holds.
 COUNTS = """
-import tandem.local.encoding.metrics, tandem.local.shard.metrics
+import tandem.local.encoding.local_encoder, tandem.local.shard.metrics
 import tandem.search.metrics, tandem.local.reranking.metrics
 from tandem.chassis.telemetry.metrics import REFUSALS, REGISTRY
 REFUSALS.labels("a", "b", "c").inc(3)

@@ -11,7 +11,7 @@ from tandem.contract.model_description import (
     ProbabilityCalibration,
     model_from_proto,
 )
-from tandem.remote.model_servicer import MODEL_SERVICE_NAME, ModelServicer
+from tandem.remote.model import MODEL_SERVICE_NAME, ModelServicer
 from tandem.v1 import model_service_pb2
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub, add_ModelServiceServicer_to_server
 from tests.support.chassis.served import served

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tandem.cli.smaller_jpeg import sendable_picture
 from tandem.contract.content import MAX_IMAGE_BYTES
 from tandem.errors import ImageTooLarge
 from tandem.model_io.pictures.image import decode_image
 from tandem.model_io.pictures.image_rules import ImageRules
-from tandem.model_io.pictures.smaller_jpeg import sendable_picture
 from tests.support.pictures.large_jpegs import phone_jpeg
 from tests.support.pictures.pictures import encoded, noise, plain
 
