@@ -1,4 +1,4 @@
-"""Reads and writes the change log: the newest million changes of a shard's items, in order."""
+"""Reads and writes the change log: the newest million changes of a shard, in order."""
 
 import json
 from collections.abc import Sequence
@@ -13,17 +13,18 @@ from tandem.local.item_store.files import seal_json
 
 KEPT_CHANGE_COUNT = 1_000_000
 
-Operation = Literal["upsert", "delete"]
+Operation = Literal["upsert", "delete", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Describes the change number `sequence`, which stored or deleted one item."""
+    """Describes change number `sequence`: an item stored or deleted, or an index dropped."""
 
     sequence: int
     operation: Operation
     index_id: str
     item_id: str
+    """Empty where an index was dropped; it had no item then."""
 
 
 def append_change(txn: lmdb.Transaction, log: Any, change: Change, kept_count: int) -> None:  # noqa: ANN401

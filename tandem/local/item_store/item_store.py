@@ -3,7 +3,8 @@
 Five databases in one LMDB environment, every value under a CRC:
 
     items          index_id NUL item_id  -> one record (item_record.py)
-    log            sequence, big-endian  -> JSON [operation, index_id, item_id], the newest million
+    log            sequence, big-endian  -> JSON [operation, index_id, item_id], the newest million;
+                                            without item_id where an index was dropped
     meta           "schema"              -> schema version, and which shard of how many this is
                    "store_id"            -> random, another after each restore
                    "sequence"            -> where the change log stands
@@ -367,10 +368,14 @@ class ItemStore:
         return Committed(sequence, deleted_count=sequence - before)
 
     def _drop(self, txn: lmdb.Transaction, write: Drop) -> Committed:
-        is_empty = not self._item_ids(txn, write.index_id, 1)
-        if is_empty:
-            self._files.delete_meta(txn, _INDEX_PREFIX + write.index_id)
-        return Committed(self._sequence(txn), is_dropped=is_empty)
+        sequence = self._sequence(txn)
+        if self._item_ids(txn, write.index_id, 1):
+            return Committed(sequence)
+        sequence += 1
+        self._files.delete_meta(txn, _INDEX_PREFIX + write.index_id)
+        self._log(txn, sequence, "drop", write.index_id, item_id="")
+        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+        return Committed(sequence, is_dropped=True)
 
     def _item_ids(
         self, txn: lmdb.Transaction, index_id: str, count: int, after: str = ""

@@ -397,7 +397,9 @@ class StoredShard:
             raise InternalFault(why=f"change {self._applied_sequence} is no longer in the store")
         kept = set(self._store.index_ids())
         for change in changes:
-            if change.index_id not in kept:  # dropped since, with its items
+            # Dropped since, with its items; another of its name may have come after that.
+            if change.index_id not in kept or change.operation == "drop":
+                self._indexes.pop(change.index_id, None)
                 self._applied_sequence = change.sequence
                 continue
             (item,) = self._store.read_embeddings(change.index_id, [change.item_id])
@@ -410,8 +412,6 @@ class StoredShard:
             else:
                 index.delete([change.item_id])
             self._applied_sequence = change.sequence
-        for index_id in set(self._indexes) - kept:
-            del self._indexes[index_id]
 
     def _follow(self, write: ItemWrite) -> None:
         self.maintenance.note_change(write.index_id)

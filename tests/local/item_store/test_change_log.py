@@ -10,7 +10,7 @@ from tandem.errors import (
 )
 from tandem.local.item_store.change_log import Change
 from tandem.local.item_store.item_store import ItemStore
-from tandem.stages.item_write import Delete, Upsert
+from tandem.stages.item_write import Committed, Delete, Drop, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item, upserts_of
 from tests.support.item_store.made_stores import MAP_BYTES, changes
 
@@ -29,6 +29,26 @@ def test_changes_since_a_sequence_are_returned_in_order(store: ItemStore) -> Non
     assert changes(store, 4) == []
     # A sequence of another history of this shard, before it was restored for example.
     assert changes(store, 5) is None
+
+
+def test_the_drop_of_an_index_is_a_change_after_the_deletes_of_its_items(store: ItemStore) -> None:
+    store.apply([Upsert("scenes", FINGERPRINT, [text_item("a")])])
+
+    refused, deleted, dropped = store.apply(
+        [Drop("scenes"), Delete("scenes", ["a"]), Drop("scenes")]
+    )
+    store.apply([Upsert("scenes", "another-model", [text_item("a")])])
+
+    assert [refused, deleted, dropped] == [
+        Committed(1),
+        Committed(2, deleted_count=1),
+        Committed(3, is_dropped=True),
+    ]
+    assert changes(store, 1) == [
+        Change(2, "delete", "scenes", "a"),
+        Change(3, "drop", "scenes", ""),
+        Change(4, "upsert", "scenes", "a"),
+    ]
 
 
 def test_changes_beyond_one_transaction_are_returned(store: ItemStore) -> None:

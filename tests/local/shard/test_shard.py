@@ -237,6 +237,24 @@ def test_a_fault_of_the_disk_is_recovered_from(
     shard.close()
 
 
+def test_a_drop_in_a_commit_that_failed_is_recovered_too(tmp_path: Path) -> None:
+    """The index is gone, and its name is free for another model."""
+    store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)
+    shard = StoredShard(store, tmp_path)
+    shard.load()
+    shard.write(upsert("a")).result(60)
+    shard.write(Delete("scenes", ["a"])).result(60)
+    store.fault, store.is_stored = OSError("fsync failed"), True
+
+    assert isinstance(shard.write(Drop("scenes")).exception(60), ServiceUnavailable)
+
+    until_taken(shard, replace(upsert("b"), index_id="other"))
+    assert list(shard.indexes()) == ["other"]
+    shard.write(upsert("new", fingerprint="model-b")).result(60)
+    assert shard.fingerprint("scenes") == shard.index("scenes").info.fingerprint == "model-b"
+    shard.close()
+
+
 def test_a_fault_on_a_disk_with_little_room_is_named_a_full_store(tmp_path: Path) -> None:
     """LMDB reports a full disk as EIO; a failed snapshot may have freed space before one looks."""
     store = FailingStore.open(tmp_path, 0, 1, map_bytes=MAP_BYTES)

@@ -70,7 +70,12 @@ def replay(store: ItemStore, index_id: str, index: SearchableIndex, sequence: in
     changes = store.changes_since(sequence)
     if changes is None:
         raise SnapshotInvalid(f"the change log no longer reaches back to {sequence:,}")
-    item_ids = {change.item_id: None for change in changes if change.index_id == index_id}
+    # A drop names no item: it comes after the deletes of all.
+    item_ids = {
+        change.item_id: None
+        for change in changes
+        if change.index_id == index_id and change.operation != "drop"
+    }
     for batch in _batches(item_ids):
         stored = store.read_embeddings(index_id, batch)
         here = dict(zip(batch, stored, strict=True))
