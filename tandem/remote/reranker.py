@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import grpc
 
-from tandem.chassis.calls.channels import call
+from tandem.chassis.calls.hung_peer import Peer
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import ModelDescription
 from tandem.errors import QueryContentMissing
@@ -42,6 +42,7 @@ class RemoteReranker(Reranker):
         self._stub = RerankServiceStub(channel)
         self._model = ModelServiceStub(channel)
         self._name = f"rerank-{number}"
+        self._peer = Peer(channel, self._name)
         # Queries' contents, once a cross-encoder lacked them: a model in Triton never does, and a
         # picture is large.
         self._sends_contents = False
@@ -111,4 +112,4 @@ class RemoteReranker(Reranker):
     async def _call(
         self, method: Callable[..., Awaitable[Response]], request: object, deadline: Deadline
     ) -> Response:
-        return await call(method, request, service=self._name, timeout_seconds=deadline.left())
+        return await self._peer.call(method, request, deadline.left())

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from tandem import errors
 from tandem.contract.content import Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.answer_names import DegradationKind
 from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.query import Depth, RankingRule, SearchQuery, StoredItem, WeightedPart
 from tandem.remote.reranker import RemoteReranker
@@ -30,6 +32,10 @@ from tests.support.orchestrator_svc.downstream import ingest, stack
 
 MOST_SHARDS = 4
 ITEM_COUNT = 60
+# Of each of so many shards; a search returns all of them.
+ITEM_COUNTS = {2: (20, 60), 3: (10, 30, 60), 4: (5, 10, 25, 60)}
+# A search of 10 s waits so long for a shard that hangs, and a busy machine adds some.
+SHARE_SECONDS, BUSY_SECONDS = 2.0, 0.9
 
 
 @dataclass
@@ -155,6 +161,36 @@ async def test_shards_are_lost_one_by_one(tmp_path: Path) -> None:
         async with asyncio.timeout(90):
             with pytest.raises(errors.ShardsMissing, match="0 of 4"):
                 await running.search(seconds=240.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "lost"), [(count, lost) for count in ITEM_COUNTS for lost in range(count)]
+)
+async def test_any_one_shard_may_hang_and_end(tmp_path: Path, count: int, lost: int) -> None:
+    """Be it the largest: every search finds the others' items and says so, from the first on."""
+    async with shards(tmp_path, count) as running:
+        owned = running.shard_map.group("scenes", (f"item-{number}" for number in range(600)))
+        stored = {n: owned[n][:most] for n, most in enumerate(ITEM_COUNTS[count])}
+        for item_ids in stored.values():
+            await running.ingest(dict.fromkeys(item_ids, "0"))
+        kept = sorted(each for n, item_ids in stored.items() if n != lost for each in item_ids)
+        assert not (await running.search()).degradations
+
+        running.processes[lost].pause()
+        start_time = time.monotonic()
+        answers = [await running.search(seconds=10.0)]
+        first_seconds = time.monotonic() - start_time
+        answers += [await running.search(seconds=10.0) for _ in range(4)]
+        running.processes[lost].kill()
+        answers += [await running.search(seconds=10.0) for _ in range(5)]
+
+    assert first_seconds < SHARE_SECONDS + BUSY_SECONDS
+    for answer in answers:
+        assert ids(answer) == kept
+        assert answer.degradations == (DegradationKind.SHARDS_MISSING,)
+        assert set(answer.coverage.missing_shards) == {lost}
+        assert answer.coverage.covered_item_count == len(kept)
 
 
 async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(

@@ -1,15 +1,22 @@
-"""Whichever of two shards is lost, the other's items are found and the answer says so."""
+"""Whichever of two shards is lost, the other's items are found and the answer says so.
 
+And of a shard whose index answers, the cross-encoder alone may be lost.
+"""
+
+import os
+import signal
 import time
 
 import pytest
 
 from tandem.client import Client, SearchResult
 from tandem.contract.content import Modality
+from tandem.contract.search.answer_names import RerankStopReason
 from tandem.errors import ShardsMissing
 from tandem.search.shard_map import ShardMap
 from tandem.stack.stack import LocalStack
 from tests.support.local.tiny_stack import TINY_STACK
+from tests.support.pictures.pictures import encoded, noise
 
 pytestmark = TINY_STACK
 
@@ -70,3 +77,39 @@ def test_losing_either_shard_leaves_the_other_ones_items(tiny_stack: LocalStack)
         with pytest.raises(ShardsMissing, match=r"0 of 2 shards.*start the missing ones"):
             search(client)
         start_again(tiny_stack, client, 0, 1)
+
+
+# Half of the time of a call, and at most 1.5 s; and what a busy machine adds.
+HANG_SECONDS = 1.5 + 1.0
+
+
+@pytest.mark.timeout(300)
+def test_a_cross_encoder_that_hangs_costs_a_search_its_share_of_the_time(
+    tiny_stack: LocalStack,
+) -> None:
+    """Before its connection is dropped, which took the first search up to 5 s."""
+    pids = {endpoint.name: endpoint.pid for endpoint in tiny_stack.endpoints()}
+    pictures = [(f"picture-{number}", encoded(noise(number), "PNG")) for number in range(20)]
+
+    def found(client: Client) -> SearchResult:
+        return client.search(f"one cat at {time.monotonic()}", index_id="hung")
+
+    with Client(tiny_stack.address, timeout_seconds=10.0) as client:
+        assert not any(outcome.error for outcome in client.ingest(pictures, index_id="hung"))
+        assert found(client).degradations == ()
+        for shard in range(2):
+            os.kill(pids[f"rerank-{shard}"], signal.SIGSTOP)
+            try:
+                start_time = time.monotonic()
+                first = found(client)
+                first_seconds = time.monotonic() - start_time
+            finally:
+                os.kill(pids[f"rerank-{shard}"], signal.SIGCONT)
+
+            assert first_seconds < HANG_SECONDS
+            assert len(first.items) == 10
+            assert first.coverage.is_full
+            assert first.rerank.stop is RerankStopReason.TIME
+            assert first.rerank.reranked_depth < 20
+            while found(client).degradations:  # its breaker or its connection
+                time.sleep(0.1)

@@ -1,6 +1,7 @@
 """Scores documents against a query: contents that are not stored, and items by id."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from tandem.contract.content import Content, Encoding, Tokens, TruncationPolicy
 from tandem.contract.deadline import Deadline
@@ -23,6 +24,7 @@ from tandem.errors import (
 )
 from tandem.search.calls.fan_out import fan_out
 from tandem.search.calls.guarded import GuardedReranker
+from tandem.search.coverage import MISSING_ERRORS
 from tandem.search.rerank.pair_quota import PairQuota
 from tandem.search.shard_map import ShardMap
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
@@ -78,8 +80,9 @@ class DocumentScorer:
     async def score(self, asked: DocumentQuery, deadline: Deadline) -> ScoredDocuments:
         """Returns each document's score or error, in their order.
 
-        Raises the query's error, errors of the whole call, and TokensInvalid if a stored item has
-        the query's modality.
+        A stored item has the error of its shard where that does not answer. Raises the query's
+        error, errors of the whole call, that of a shard if none that was asked answers, and
+        TokensInvalid if a stored item has the query's modality.
         """
         query, documents, policy = asked.query, asked.documents, asked.truncation_policy
         check_batch_size("documents", len(documents), MAX_RERANK_K)
@@ -106,7 +109,7 @@ class DocumentScorer:
             matches, of_given = await self._score_given(
                 encoded_query.tokens, scorable, made, deadline
             )
-            stored_matches, of_stored = await self._score_stored(
+            stored_matches, of_stored, failures = await self._score_stored(
                 query,
                 encoded_query.tokens,
                 stored,
@@ -125,7 +128,7 @@ class DocumentScorer:
         matches |= stored_matches
         return ScoredDocuments(
             tuple(
-                _score(each, encodings.get(n), similarities.get(n), matches.get(n))
+                _score(each, failures.get(n, encodings.get(n)), similarities.get(n), matches.get(n))
                 for n, each in enumerate(documents)
             ),
             made.fingerprint,
@@ -143,20 +146,29 @@ class DocumentScorer:
         made: EncodedBatch,
         deadline: Deadline,
     ) -> tuple[dict[int, Match], list[ScoredBatch]]:
-        """Scores contents at any rerank_svc whose circuit breaker is closed, in several calls.
+        """Scores contents at any rerank_svc that answers, in several calls.
 
         Returns the matches by document number, and what each call cost.
         """
         matches: dict[int, Match] = {}
         calls = []
-        scorer = next((each for each in self._scorers if not each.is_refusing), self._scorers[0])
         for numbers in _parts(list(encodings)):
             tokens = [encodings[number].tokens for number in numbers]
             given = GivenCandidates(made.fingerprint, query, tokens, made.model_version)
-            found, call = await scorer.score_given(given, deadline)
+            found, call = await self._score_at_any(given, deadline)
             matches |= dict(zip(numbers, found, strict=True))
             calls.append(call)
         return matches, calls
+
+    async def _score_at_any(
+        self, given: GivenCandidates, deadline: Deadline
+    ) -> tuple[Sequence[Match], ScoredBatch]:
+        """Returns the first answer; raises the last error if no rerank_svc gives one."""
+        *others, last = [each for each in self._scorers if not each.is_refusing] or self._scorers
+        for scorer in others:
+            with suppress(*MISSING_ERRORS):
+                return await scorer.score_given(given, deadline)
+        return await last.score_given(given, deadline)
 
     async def _score_stored(
         self,
@@ -166,24 +178,40 @@ class DocumentScorer:
         index_id: str,
         made: EncodedBatch,
         deadline: Deadline,
-    ) -> tuple[dict[int, Match], list[ScoredBatch]]:
+    ) -> tuple[dict[int, Match], list[ScoredBatch], dict[int, TandemError]]:
         """Scores each stored item at the rerank_svc of its shard, in one call a shard.
 
-        Returns the matches by document number, without items that do not exist, and each call's
-        answer.
+        Returns the matches by document number, without items that do not exist, each call's answer,
+        and the errors of shards that did not answer, by document number.
         """
         if not stored:
-            return {}, []
+            return {}, [], {}
         query = ScoreQuery(index_id, made.fingerprint, made.model_version)
         owned_by = self._shard_map.group(index_id, dict.fromkeys(stored.values()))
-        calls = await fan_out(
-            *(
-                self._scorers[number].score(query, [Candidates(tokens, owned, content)], deadline)
-                for number, owned in owned_by.items()
-            )
-        )
+
+        async def score(number: int, owned: Sequence[str]) -> ScoredBatch | TandemError:
+            candidates = [Candidates(tokens, owned, content)]
+            try:
+                return await self._scorers[number].score(query, candidates, deadline)
+            except MISSING_ERRORS as error:
+                return error.kept()
+
+        answers = await fan_out(*(score(*entry) for entry in owned_by.items()))
+        calls = [each for each in answers if isinstance(each, ScoredBatch)]
+        failed = {
+            item_id: each
+            for owned, each in zip(owned_by.values(), answers, strict=True)
+            if isinstance(each, TandemError)
+            for item_id in owned
+        }
+        if not calls:
+            raise next(iter(failed.values()))
         by_id = {item_id: match for each in calls for item_id, match in each.matches.items()}
-        return {n: by_id[item_id] for n, item_id in stored.items() if item_id in by_id}, calls
+        return (
+            {n: by_id[item_id] for n, item_id in stored.items() if item_id in by_id},
+            calls,
+            {n: failed[item_id] for n, item_id in stored.items() if item_id in failed},
+        )
 
 
 def _score(

@@ -141,6 +141,34 @@ async def test_documents_are_scored_given_or_stored() -> None:
     assert not response.probability_withheld
 
 
+async def test_documents_are_scored_without_a_shard_and_its_stored_items_say_so() -> None:
+    """Given ones by any other rerank_svc, at the first call; without all of them none is."""
+    async with stack() as behind, content_door(behind) as stub:
+        lost, kept = behind.id_on(0), behind.id_on(1)
+        await ingest(
+            behind.ingester, [IncomingItem(each, ImageContent(b"1")) for each in (lost, kept)]
+        )
+        behind.shards[1].logits = {kept: 5.0}
+        request = pb.ScoreDocumentsRequest(
+            query=text("0"),
+            index_id="scenes",
+            documents=[
+                pb.Document(item_id=lost),
+                pb.Document(item_id=kept),
+                pb.Document(content=picture("60")),
+            ],
+        )
+        await behind.stop_shard(0)
+        response = await stub.ScoreDocuments(request)
+        await behind.stop_shard(1)
+        refused = await refusal(stub.ScoreDocuments(request))
+
+    missing, stored, given = response.scores
+    assert missing.error.reason == error_reason_pb2.ERROR_REASON_SERVICE_UNAVAILABLE
+    assert (stored.match_logit, given.match_logit) == (5, 1)
+    assert refused == "SERVICE_UNAVAILABLE"
+
+
 async def test_an_uncalibrated_cross_encoder_scores_documents_without_probabilities() -> None:
     """Its logits order them; the answer names why that is all."""
     async with stack() as behind, content_door(behind) as stub:
