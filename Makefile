@@ -12,6 +12,8 @@ TRITON_LOCK ?= requirements/triton.txt
 REFERENCE_LOCK ?= requirements/reference.txt
 # The clients that OpenAI and Cohere publish, and Envoy.
 OFFICIAL_LOCK ?= requirements/official.txt
+# moto, a server of S3.
+OBJECT_STORE_LOCK ?= requirements/object_store.txt
 # What drives a browser.
 CONSOLE_LOCK ?= requirements/console.txt
 # What torch asks for, for Triton's image.
@@ -43,7 +45,7 @@ WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
-.PHONY: test-references test-official roll-run soak-run sbom check check-types check-rest coverage docs protos sync-client clients test-clients released-protos metrics-doc settings-doc lock
+.PHONY: test-references test-official test-object-store roll-run soak-run sbom check check-types check-rest coverage docs protos sync-client clients test-clients released-protos metrics-doc settings-doc lock
 .PHONY: console test-console
 .PHONY: test-integrations wheels
 
@@ -95,6 +97,9 @@ test-references: .venv/reference/.ok ## Holds the metrics to trec_eval and scipy
 test-official: .venv/official/.ok ## Tries the gateway with the clients of OpenAI and Cohere, and behind Envoy
 	PYTHONPATH=.venv/official $(BIN)/pytest -n 0 -rs tests/gateway_svc/test_official_clients.py \
 		tests/deploy/test_envoy.py
+
+test-object-store: .venv/object_store/.ok ## Tries backups on moto, a server of S3
+	$(BIN)/pytest -n 0 -rs tests/local/item_store/test_object_backup.py
 
 test-console: .venv/console/.ok console/node_modules/.ok ## Tries the web console in a browser; needs chromium
 	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console
@@ -207,7 +212,7 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 	uv lock --upgrade
 	uv export --frozen --extra local --group dev --prune torch --no-emit-local --no-header \
 		--quiet --output-file $(LOCK)
-	uv export --frozen --extra gateway --no-dev --prune torch \
+	uv export --frozen --extra gateway --extra object-store --no-dev --prune torch \
 		--no-emit-local --no-header --quiet --output-file $(SERVE_LOCK)
 	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
 		--output-file $(DOCS_LOCK)
@@ -219,6 +224,8 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 		--output-file $(REFERENCE_LOCK)
 	printf 'openai\ncohere\nhttpx\nenvoy-server\n' | uv pip compile - --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 --quiet --upgrade --output-file $(OFFICIAL_LOCK)
+	printf 'moto[s3]\nflask\nflask-cors\n' | uv pip compile - --generate-hashes --no-header \
+		--no-annotate --python-version 3.11 --quiet --upgrade --output-file $(OBJECT_STORE_LOCK)
 
 clients/typescript/node_modules/.ok: clients/typescript/package-lock.json
 	npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund
@@ -234,6 +241,10 @@ clients/typescript/gen/.ok: clients/typescript/node_modules/.ok clients/typescri
 
 .venv/official/.ok: $(OFFICIAL_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/official -r $(OFFICIAL_LOCK)
+	touch $@
+
+.venv/object_store/.ok: $(OBJECT_STORE_LOCK) .venv/.ok
+	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/object_store -r $(OBJECT_STORE_LOCK)
 	touch $@
 
 $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/pyproject.toml

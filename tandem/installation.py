@@ -18,6 +18,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "httpx2": "remote",
     "matplotlib": "lab",
     "msgpack": "regions",
+    "obstore": "object-store",
     "pillow_heif": "heif",
     "pyarrow": "parquet",
     "safetensors": "models",

@@ -19,6 +19,7 @@ LOCKS = (
     "cpu.txt",
     "console.txt",
     "docs.txt",
+    "object_store.txt",
     "official.txt",
     "reference.txt",
     "torch.txt",

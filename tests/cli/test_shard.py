@@ -1,5 +1,6 @@
 """`tandem shard`: verify, backup, restore and grow, as typed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ from tandem.local.item_store.environment import DATA_NAME
 from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.item_write import Upsert
-from tests.support.item_store.made_items import FINGERPRINT, text_item
+from tests.support.item_store.made_items import FINGERPRINT, text_item, upserts_of
 from tests.support.item_store.stored_values import overwrite
+from tests.support.object_store.faulty_s3 import faulty_s3
+from tests.support.object_store.moto_server import s3_environment
+
+PAGE = Path(__file__).parents[2] / "docs" / "backup.md"
 
 
 @pytest.fixture
@@ -44,6 +49,50 @@ def test_a_backup_is_made_verified_and_restored(path: Path, tmp_path: Path) -> N
     assert status == 0, output
     assert output.splitlines()[1] == f"{tmp_path / 'new'} is shard 0 of 1: start index_svc on it"
     assert run("verify", tmp_path / "new")[0] == 0
+
+
+def test_the_pages_commands_back_up_to_an_object_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run one after the other against a server of S3, and print what the page shows."""
+    section = PAGE.read_text().split("## To an object store")[1].split("\n## ")[0]
+    lines = [
+        line
+        for block in re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    [shown_id] = set(re.findall(r"[0-9a-f]{32}", section))
+    monkeypatch.chdir(tmp_path)
+    store = ItemStore.open(Path(".tandem/shard-0"), 0, 2)
+    for write in upserts_of([text_item(f"t{n}", n) for n in range(500)]):
+        store.apply([write])
+    store.close()
+    with faulty_s3() as server:
+        for name, value in s3_environment(server.endpoint).items():
+            monkeypatch.setenv(name, value)
+        printed: list[str] = []
+        for line in lines:
+            if not line.startswith("$ tandem shard "):
+                assert comparable(printed.pop(0)) == comparable(line)
+                continue
+            assert printed == []
+            if len(server.objects) == 2 and " backup " in line:
+                store = ItemStore.open(Path(".tandem/shard-0"), 0, 2)
+                store.apply(upserts_of([text_item(f"t{n}", 1000 + n) for n in range(50)]))
+                store.close()
+            status, output = run(
+                *line.removeprefix("$ tandem shard ")
+                .replace(shown_id, next(iter(server.objects), "//").split("/")[2])
+                .split()
+            )
+            assert status == 0, output
+            printed = output.splitlines()
+        assert printed == []
+
+
+def comparable(line: str) -> str:
+    """Returns the line without numbers and the id of the store."""
+    return re.sub(r"[0-9a-f]{32}|(?<!shard )(?<!shard-)\b\d{1,3}(,\d{3})*\b", "…", line)
 
 
 def test_damage_is_reported_with_exit_status_1(path: Path) -> None:

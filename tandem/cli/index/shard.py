@@ -17,46 +17,86 @@ from tandem.local.item_store.backup import (
     verify_backup,
 )
 from tandem.local.item_store.backup import restore as restore_backup
-from tandem.local.item_store.backup_manifest import BackupManifest
+from tandem.local.item_store.backup_manifest import BackupManifest, ObjectManifest
 from tandem.local.item_store.check import Show
 from tandem.local.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
+from tandem.local.item_store.object_backup import (
+    back_up_to,
+    backups_in,
+    restore_from,
+    verify_backup_at,
+)
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.verdict import Verdict, verify_in_child
+from tandem.platform.files.object_store import ObjectFolder
 from tandem.platform.files.private_files import private_files
 
 _SHOWN_FAULT_COUNT = 20
 
 STORE = Annotated[Path, typer.Argument(help="folder of the shard's store", metavar="PATH")]
-BACKUP = Annotated[Path, typer.Argument(help="a folder from tandem shard backup")]
+BACKUP = Annotated[str, typer.Argument(help="what tandem shard backup printed: a folder or a URL")]
 
 
 @with_json
 def backup(
     path: STORE,
     destination: Annotated[
-        Path, typer.Argument(help="folder in which the backup gets its own folder")
+        str,
+        typer.Argument(
+            help="folder in which the backup gets its own folder, or the URL of a place in an "
+            "object store: s3://, gs://, az:// or file://"
+        ),
     ],
 ) -> None:
-    """Copy a store while it is served, as of one transaction."""
+    """Copy a store while it is served, as of one transaction.
+
+    To a URL, only what changed since the newest backup there is copied.
+    """
     with _refusals(), _progress(f"copy {path}") as show:
-        folder, manifest = back_up(path, destination, show=show)
-    answer({"folder": folder, "manifest": manifest})
-    _tell_manifest(manifest)
-    out.print(f"{folder}")
+        if _is_url(destination):
+            place = ObjectFolder(destination, is_new=True)
+            url, stored, uploaded_bytes = back_up_to(place, path, show=show)
+            answer({"url": url, "manifest": stored, "uploaded_bytes": uploaded_bytes})
+            _tell_state(stored, f", {uploaded_bytes:,} of them uploaded")
+            out.print(url)
+        else:
+            folder, manifest = back_up(path, Path(destination), show=show)
+            answer({"folder": folder, "manifest": manifest})
+            _tell_state(manifest)
+            out.print(f"{folder}")
+
+
+@with_json
+def backups(
+    place: Annotated[str, typer.Argument(help="URL that tandem shard backup was given")],
+) -> None:
+    """List the backups in an object store, of each store the oldest first."""
+    with _refusals():
+        urls = backups_in(ObjectFolder(place))
+    answer({"backups": urls})
+    for url in urls:
+        out.print(url)
 
 
 @with_json
 def verify(
-    path: Annotated[Path, typer.Argument(help="folder of a shard's store, or of a backup")],
+    path: Annotated[
+        str, typer.Argument(help="folder of a shard's store, or folder or URL of a backup")
+    ],
 ) -> None:
-    """Check a store or a backup.
+    """Check a store or a backup; a URL's in a temporary folder.
 
     Checks every value, the change log, and, for a backup or an unused store, every page.
     """
     with _refusals(), _progress(f"check {path}") as show:
-        verdict = verify_backup(path, show) if is_backup(path) else verify_in_child(path, show=show)
-    answer({"is_sound": verdict.is_sound} | plain(verdict))
-    _tell_verdict(verdict)
+        if _is_url(path):
+            verdict = verify_backup_at(path, show)
+        elif is_backup(Path(path)):
+            verdict = verify_backup(Path(path), show)
+        else:
+            verdict = verify_in_child(Path(path), show=show)
+    answer({"is_sound": verdict.is_sound} | plain(verdict) | {"path": path})
+    _tell_verdict(verdict, path)
     if not verdict.is_sound:
         raise typer.Exit(1)
 
@@ -68,9 +108,13 @@ def restore(
 ) -> None:
     """Restore a shard's store from a backup, after checking it."""
     with _refusals(), _progress(f"check {backup}") as show:
-        manifest = restore_backup(backup, path, show)
+        manifest = (
+            restore_from(backup, path, show)
+            if _is_url(backup)
+            else restore_backup(Path(backup), path, show)
+        )
     answer({"path": path, "manifest": manifest})
-    _tell_manifest(manifest)
+    _tell_state(manifest)
     out.print(f"{path} is {manifest.identity}: start index_svc on it")
 
 
@@ -97,21 +141,25 @@ def grow(
         )
 
 
-def _tell_manifest(manifest: BackupManifest) -> None:
+def _is_url(text: str) -> bool:
+    return "://" in text
+
+
+def _tell_state(manifest: BackupManifest | ObjectManifest, more: str = "") -> None:
     items = ", ".join(
         f"{count:,} in {name}" for name, count in sorted(manifest.item_counts.items())
     )
+    if isinstance(manifest, BackupManifest):
+        more = f", SHA-256 {manifest.data_sha256[:16]}…"
     out.print(
         f"{manifest.identity} at change {manifest.sequence:,}: items {items or 'none'}; "
-        f"{manifest.data_bytes:,} bytes, SHA-256 {manifest.data_sha256[:16]}…"
+        f"{manifest.data_bytes:,} bytes{more}"
     )
 
 
-def _tell_verdict(verdict: Verdict) -> None:
+def _tell_verdict(verdict: Verdict, path: str) -> None:
     if verdict.is_sound:
-        out.print(
-            f"{verdict.path} is sound: {verdict.item_count:,} items at change {verdict.sequence:,}"
-        )
+        out.print(f"{path} is sound: {verdict.item_count:,} items at change {verdict.sequence:,}")
         if verdict.has_writer:
             out.print("a process is writing to it, so LMDB's list of free pages was not checked")
         return
@@ -125,7 +173,7 @@ def _tell_verdict(verdict: Verdict) -> None:
         if verdict.damage
         else f"{verdict.corrupt_item_count:,} items: ingest them again, or restore a backup"
     )
-    errors.print(f"{verdict.path} is damaged; {what}")
+    errors.print(f"{path} is damaged; {what}")
 
 
 @contextmanager

@@ -9,4 +9,5 @@ writer_lock, file_system, reader_age   what keeps other processes and disks safe
 group_commit   one thread that commits the writes of many
 check, verdict            verification, in a process that may die of it
 backup, backup_manifest   copies of a store, checked before they are restored
+object_backup, change_set   the same in an object store, where a later one brings what changed
 """

@@ -7,11 +7,14 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import lmdb
 
 from tandem.local.item_store.backup_manifest import MANIFEST_NAME, MANIFEST_VERSION, BackupManifest
 from tandem.local.item_store.check import Show
@@ -19,8 +22,6 @@ from tandem.local.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES
 from tandem.local.item_store.file_system import check_file_system
 from tandem.local.item_store.files import (
     RESTORING_NAME,
-    SCHEMA_VERSION,
-    ShardIdentity,
     StoreFiles,
 )
 from tandem.local.item_store.refused import StoreRefused
@@ -52,11 +53,7 @@ def back_up(
     an interrupted copy keeps the suffix ".part" and is removed by the next backup. `show` gets the
     copied bytes and their upper bound. Raises StoreRefused.
     """
-    # LMDB would kill this process where it cannot read a page.
-    if damage := verify_in_child(store, CheckDepth.WALK).damage:
-        raise StoreRefused(f"{store} is damaged ({damage[0]}): restore it from an earlier backup")
-    files = StoreFiles(store, None, readonly=True, map_bytes=DEFAULT_MAP_BYTES)
-    with closing(files):
+    with closing(checked_files(store)) as files:
         created_time = clock()
         name = f"shard-{files.identity.shard_number}-of-{files.identity.shard_count}"
         backup = destination / f"{name}-{created_time:%Y%m%dT%H%M%SZ}"
@@ -85,6 +82,14 @@ def back_up(
     return backup, manifest
 
 
+def checked_files(store: Path) -> StoreFiles:
+    """Opens a store to read it, served or not; raises StoreRefused where it is damaged."""
+    # LMDB would kill this process where it cannot read a page.
+    if damage := verify_in_child(store, CheckDepth.WALK).damage:
+        raise StoreRefused(f"{store} is damaged ({damage[0]}): restore it from an earlier backup")
+    return StoreFiles(store, None, readonly=True, map_bytes=DEFAULT_MAP_BYTES)
+
+
 def is_backup(path: Path) -> bool:
     """Returns whether the folder is a backup, and not a store."""
     return (path / MANIFEST_NAME).exists()
@@ -93,7 +98,6 @@ def is_backup(path: Path) -> bool:
 def verify_backup(backup: Path, show: Show | None = None) -> Verdict:
     """Checks a backup against its manifest, then its contents; raises StoreRefused."""
     manifest = BackupManifest.read(backup)
-    _check_readable_schema(backup, manifest)
     data = backup / DATA_NAME
     if not data.is_file():
         raise StoreRefused(f"{backup} has no {DATA_NAME}: it is not a complete backup")
@@ -109,33 +113,47 @@ def restore(backup: Path, store: Path, show: Show | None = None) -> BackupManife
     """Verifies a backup and restores it to a store in an empty folder.
 
     The store appears at once, when it is complete: opening what a killed restore left is refused,
-    and another restore starts over. The store gets a new store_id, because the lost store may have
-    used the numbers of its next changes already. Raises StoreRefused.
+    and another restore starts over. Raises StoreRefused.
     """
     check_file_system(store)
-    verdict = verify_backup(backup, show)
+    check_sound(verify_backup(backup, show), backup)
+    with restoring(store) as folder:
+        shutil.copyfile(backup / DATA_NAME, folder / DATA_NAME)
+    return BackupManifest.read(backup)
+
+
+def check_sound(verdict: Verdict, backup: object) -> None:
+    """Raises StoreRefused where a check of the backup found damage."""
     if not verdict.is_sound:
         why = (*verdict.damage, *verdict.corrupt_items)[0]
         raise StoreRefused(f"{backup} is damaged ({why}): use another backup")
-    manifest = BackupManifest.read(backup)
+
+
+@contextmanager
+def restoring(store: Path) -> Iterator[Path]:
+    """Yields an empty folder, and then puts the `data.mdb` in it into the store at once.
+
+    The store gets a new store_id, because the lost store may have used the numbers of its next
+    changes already. Raises StoreRefused where the store is not an empty folder.
+    """
+    check_file_system(store)
     store.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     lock = WriterLock(store)
     try:
         _check_empty(store)
-        restoring = store / RESTORING_NAME
-        shutil.rmtree(restoring, ignore_errors=True)
-        restoring.mkdir(PRIVATE_FOLDER)
+        folder = store / RESTORING_NAME
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(PRIVATE_FOLDER)
         sync(store)
-        shutil.copyfile(backup / DATA_NAME, restoring / DATA_NAME)
-        (restoring / DATA_NAME).chmod(PRIVATE_FILE)
-        _rename_history(restoring, manifest.identity)
-        sync(restoring)
-        (restoring / DATA_NAME).rename(store / DATA_NAME)
+        yield folder
+        (folder / DATA_NAME).chmod(PRIVATE_FILE)
+        _rename_history(folder)
+        sync(folder)
+        (folder / DATA_NAME).rename(store / DATA_NAME)
         sync(store)
-        shutil.rmtree(restoring)
+        shutil.rmtree(folder)
     finally:
         lock.release()
-    return manifest
 
 
 def _remove_partial(destination: Path) -> None:
@@ -162,28 +180,26 @@ def _describe(partial: Path, created_time: datetime) -> BackupManifest:
     sha256, data_bytes = _synced_sha256(data), data.stat().st_size
     files = StoreFiles(partial, None, readonly=True, map_bytes=data_bytes, is_backup=True)
     with closing(files), files.env.read() as txn:
-        return BackupManifest(
-            manifest_version=MANIFEST_VERSION,
-            schema_version=files.schema_version,
-            shard_number=files.identity.shard_number,
-            shard_count=files.identity.shard_count,
-            store_id=files.store_id,
-            sequence=int(files.get_meta(txn, "sequence") or 0),
-            item_counts=_item_counts(files),
-            data_bytes=data_bytes,
-            data_sha256=sha256,
-            created_time=created_time.isoformat(timespec="seconds"),
-        )
+        state = described(files, txn, created_time)
+    return BackupManifest(**state, data_bytes=data_bytes, data_sha256=sha256)
 
 
-def _item_counts(files: StoreFiles) -> dict[str, int]:
-    """Returns the number of items by index."""
-    with files.env.read() as txn:
-        counts = {key.removeprefix("index/"): 0 for key in files.meta_keys(txn, "index/")}
-        for key in txn.cursor(files.items).iternext(values=False):
-            index_id = bytes(key).split(b"\0", 1)[0].decode()
-            counts[index_id] = counts.get(index_id, 0) + 1
-        return counts
+def described(files: StoreFiles, txn: lmdb.Transaction, created_time: datetime) -> dict[str, Any]:
+    """Returns the fields that the manifests of all backups share."""
+    counts = {key.removeprefix("index/"): 0 for key in files.meta_keys(txn, "index/")}
+    for key in txn.cursor(files.items).iternext(values=False):
+        index_id = bytes(key).split(b"\0", 1)[0].decode()
+        counts[index_id] = counts.get(index_id, 0) + 1
+    return {
+        "manifest_version": MANIFEST_VERSION,
+        "schema_version": files.schema_version,
+        "shard_number": files.identity.shard_number,
+        "shard_count": files.identity.shard_count,
+        "store_id": files.store_id,
+        "sequence": int(files.get_meta(txn, "sequence") or 0),
+        "item_counts": counts,
+        "created_time": created_time.isoformat(timespec="seconds"),
+    }
 
 
 def _synced_sha256(file: Path) -> str:
@@ -193,14 +209,6 @@ def _synced_sha256(file: Path) -> str:
         while chunk := data.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _check_readable_schema(backup: Path, manifest: BackupManifest) -> None:
-    if manifest.schema_version > SCHEMA_VERSION:
-        raise StoreRefused(
-            f"{backup} has schema version {manifest.schema_version}, this program reads "
-            f"{SCHEMA_VERSION}: use the release of Tandem that wrote it"
-        )
 
 
 def _check_empty(store: Path) -> None:
@@ -213,11 +221,11 @@ def _check_empty(store: Path) -> None:
         )
 
 
-def _rename_history(folder: Path, identity: ShardIdentity) -> None:
+def _rename_history(folder: Path) -> None:
     """Gives the store in the folder a new store_id and syncs it."""
     size_bytes = (folder / DATA_NAME).stat().st_size
     # The existing pages, and room for one more transaction.
-    files = StoreFiles(folder, identity, readonly=False, map_bytes=size_bytes + (1 << 20))
+    files = StoreFiles(folder, None, readonly=False, map_bytes=size_bytes + (1 << 20))
     with closing(files), files.env.write() as txn:
         files.put_meta(txn, "store_id", uuid.uuid4().hex)
     _synced_sha256(folder / DATA_NAME)

@@ -210,6 +210,10 @@ class StoreEnvironment:
                     (folder / DATA_NAME).unlink(missing_ok=True)
             self._follow_writer()
 
+    def copy_compacted_to(self, descriptor: int, txn: lmdb.Transaction) -> None:
+        """Writes a copy as of a read transaction to a file or pipe, without free pages."""
+        self._opened().copyfd(descriptor, compact=True, txn=txn)
+
     def walk_pages(self) -> None:
         """Reads every page on the way to a key; raises lmdb.Error where one is damaged.
 

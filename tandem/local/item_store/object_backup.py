@@ -1,0 +1,229 @@
+"""Backs up one shard's store to an object store, verifies such backups and restores them.
+
+A folder has the backups of one history of one shard, and a backup is named by its manifest:
+
+    PLACE/shard-0-of-2/STORE_ID/000007.json     a manifest, created last and never replaced
+    PLACE/shard-0-of-2/STORE_ID/000007/SHA256   the parts that backup 7 has more than those before
+
+The first backup is a copy in parts. A later one adds the changes since the newest, until these are
+half as large as the copy, or the change log no longer reaches so far back.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from datetime import datetime
+from pathlib import Path
+
+import lmdb
+
+from tandem.local.item_store.backup import check_sound, checked_files, described, restoring, utc_now
+from tandem.local.item_store.backup_manifest import ObjectManifest, Part
+from tandem.local.item_store.change_set import apply_changes, has_changes_since, pack_changes
+from tandem.local.item_store.check import Show
+from tandem.local.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES
+from tandem.local.item_store.files import StoreFiles
+from tandem.local.item_store.refused import StoreRefused
+from tandem.local.item_store.verdict import Verdict, verify_in_child
+from tandem.local.item_store.writer_lock import WriterLock
+from tandem.platform.files.json_object import object_of
+from tandem.platform.files.object_store import ObjectFolder
+
+PART_BYTES = 8 << 20
+"""How much of a copy or of changes becomes one object, which has half a minute for its way."""
+# Each upload in progress has its part in memory twice: as sent, and as read back.
+_UPLOAD_COUNT = 3
+_SUFFIX = ".json"
+_MANIFEST = re.compile(r"(.*/)?\d{6,}\.json")
+
+
+def back_up_to(
+    place: ObjectFolder,
+    store: Path,
+    *,
+    part_bytes: int = PART_BYTES,
+    show: Show | None = None,
+    clock: Callable[[], datetime] = utc_now,
+) -> tuple[str, ObjectManifest, int]:
+    """Backs up a store, even while it is written; returns URL, manifest and the bytes uploaded.
+
+    Every part is read back and compared. An interrupted backup stays invisible, and the next one
+    uses or removes its parts. `show` gets the uploaded bytes and their upper bound. Raises
+    StoreRefused, and OSError where the object store fails.
+    """
+    lock = WriterLock(store, "backup.lock", "backup in progress")
+    try:
+        with closing(checked_files(store)) as files, files.env.read() as txn:
+            state = described(files, txn, clock())
+            folder = place.inner(f"{str(files.identity).replace(' ', '-')}/{files.store_id}")
+            sizes = folder.sizes()
+            newest = max(filter(_MANIFEST.fullmatch, sizes), default=f"{0:06d}{_SUFFIX}")
+            number = f"{int(newest.removesuffix(_SUFFIX)) + 1:06d}"
+            base = _base(folder, newest, sizes, files, txn)
+            pieces = (
+                _copied(files, txn, part_bytes)
+                if base is None
+                else pack_changes(files, txn, base.sequence, part_bytes)
+            )
+            parts, uploaded_bytes = [], 0
+            with closing(pieces):
+                for part, is_new in _uploaded(folder, number, pieces):
+                    parts.append(part)
+                    uploaded_bytes += part.byte_count if is_new else 0
+                    if show:
+                        show(sum(each.byte_count for each in parts), files.env.used_bytes())
+        manifest = ObjectManifest(
+            **state,
+            data=tuple(parts) if base is None else base.data,
+            changes=() if base is None else (*base.changes, *parts),
+        )
+        # A backup of this number that was interrupted has left the rest, which no manifest names.
+        named = {part.name for part in parts}
+        with suppress(OSError):  # credentials may forbid it
+            folder.remove(
+                [each for each in sizes if each.startswith(f"{number}/") and each not in named]
+            )
+        _create_manifest(folder, number + _SUFFIX, manifest)
+    finally:
+        lock.release()
+    return f"{folder.url}/{number}{_SUFFIX}", manifest, uploaded_bytes
+
+
+def backups_in(place: ObjectFolder) -> list[str]:
+    """Returns the URLs of the backups below a place, of each store the oldest first."""
+    return [f"{place.url}/{name}" for name in sorted(place.sizes()) if _MANIFEST.fullmatch(name)]
+
+
+def verify_backup_at(url: str, show: Show | None = None) -> Verdict:
+    """Downloads a backup into a temporary folder and checks everything; raises StoreRefused."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _assembled(url, Path(folder), show)[1]
+
+
+def restore_from(url: str, store: Path, show: Show | None = None) -> ObjectManifest:
+    """Restores a backup to a store in an empty folder, where it appears once it is checked.
+
+    Raises StoreRefused, and OSError where the object store fails; another restore starts over.
+    """
+    with restoring(store) as folder:
+        manifest, verdict = _assembled(url, folder, show)
+        check_sound(verdict, url)
+    return manifest
+
+
+def _manifest(folder: ObjectFolder, name: str) -> ObjectManifest:
+    url = f"{folder.url}/{name}"
+    try:
+        return ObjectManifest.of(object_of(folder.read(name).decode(), url), url)
+    except ValueError as error:
+        raise StoreRefused(f"{url} is not a Tandem manifest: {error}") from error
+
+
+def _base(
+    folder: ObjectFolder,
+    newest: str,
+    sizes: dict[str, int],
+    files: StoreFiles,
+    txn: lmdb.Transaction,
+) -> ObjectManifest | None:
+    """Returns the backup to which changes can be added; None where a copy is needed."""
+    if newest not in sizes:
+        return None
+    base = _manifest(folder, newest)
+    changed_bytes = sum(part.byte_count for part in base.changes)
+    if (
+        any(sizes.get(part.name) != part.byte_count for part in base.parts)
+        or 3 * changed_bytes > base.data_bytes
+        or not has_changes_since(files, txn, base.sequence)
+    ):
+        return None
+    return base
+
+
+def _copied(
+    files: StoreFiles, txn: lmdb.Transaction, part_bytes: int
+) -> Generator[bytes, None, None]:
+    """Yields the store as of a transaction, without free pages, in parts."""
+    read_end, write_end = os.pipe()
+
+    def copy() -> None:
+        with os.fdopen(write_end, "wb"):
+            files.env.copy_compacted_to(write_end, txn)
+
+    with ThreadPoolExecutor(1) as threads, os.fdopen(read_end, "rb") as pipe:
+        copying = threads.submit(copy)
+        while piece := pipe.read(part_bytes):
+            yield piece
+        copying.result()
+
+
+def _uploaded(
+    folder: ObjectFolder, number: str, pieces: Iterator[bytes]
+) -> Iterator[tuple[Part, bool]]:
+    """Uploads pieces, some at a time; yields each part in order, and whether it is new."""
+    with ThreadPoolExecutor(_UPLOAD_COUNT) as threads:
+        pending: deque[Future[tuple[Part, bool]]] = deque()
+        for piece in pieces:
+            if len(pending) == _UPLOAD_COUNT:
+                yield pending.popleft().result()
+            pending.append(threads.submit(_upload, folder, number, piece))
+        while pending:
+            yield pending.popleft().result()
+
+
+def _upload(folder: ObjectFolder, number: str, piece: bytes) -> tuple[Part, bool]:
+    part = Part(name=f"{number}/{hashlib.sha256(piece).hexdigest()}", byte_count=len(piece))
+    is_new = True
+    try:
+        folder.create(part.name, piece)
+    except FileExistsError:  # of an interrupted backup
+        is_new = False
+    try:
+        _read_part(folder, part)
+    except StoreRefused:
+        with suppress(OSError):
+            folder.remove([part.name])
+        raise
+    return part, is_new
+
+
+def _read_part(folder: ObjectFolder, part: Part) -> bytes:
+    data = folder.read(part.name)
+    if (sha256 := hashlib.sha256(data).hexdigest()) != part.sha256:
+        raise StoreRefused(
+            f"{folder.url}/{part.name} is damaged: it has {len(data):,} bytes with SHA-256 "
+            f"{sha256[:16]}…, and {part.byte_count:,} with {part.sha256[:16]}… were stored"
+        )
+    return data
+
+
+def _create_manifest(folder: ObjectFolder, name: str, manifest: ObjectManifest) -> None:
+    data = manifest.text().encode()
+    with suppress(FileExistsError):  # of a first attempt whose answer was lost, if it is the same
+        folder.create(name, data)
+    if folder.read(name) != data:
+        raise StoreRefused(f"{folder.url}/{name} is another backup, of another process: try again")
+
+
+def _assembled(url: str, target: Path, show: Show | None) -> tuple[ObjectManifest, Verdict]:
+    """Downloads a backup, applies its changes, and checks the store in the target folder."""
+    folder_url, _, name = url.rpartition("/")
+    folder = ObjectFolder(folder_url)
+    manifest = _manifest(folder, name)
+    with (target / DATA_NAME).open("wb") as data:
+        for part in manifest.data:
+            data.write(_read_part(folder, part))
+            if show:
+                show(data.tell(), manifest.data_bytes)
+    if manifest.changes:
+        # Small values of 2 kB have a page of 4 kB each.
+        map_bytes = max(DEFAULT_MAP_BYTES, 4 * manifest.data_bytes)
+        with closing(StoreFiles(target, None, readonly=False, map_bytes=map_bytes)) as files:
+            for part in manifest.changes:
+                apply_changes(files, _read_part(folder, part))
+    return manifest, verify_in_child(target, show=show)
