@@ -1,13 +1,15 @@
-"""Serves IndexAdminService: describes, tunes, rebuilds and measures a shard's indexes."""
+"""Serves IndexAdminService: tunes, rebuilds and measures a shard's indexes, and backs it up."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 import grpc
 
+from index_svc.shard_backup import ShardBackups
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import RequestMalformed
@@ -26,8 +28,9 @@ _DEFAULT_RECALL_TARGET = 0.98
 class IndexAdminServicer(_Base):
     """Serves a shard's operators over gRPC."""
 
-    def __init__(self, shard: StoredShard) -> None:
+    def __init__(self, shard: StoredShard, backups: ShardBackups) -> None:
         self._shard = shard
+        self._backups = backups
         # One at a time: two would distort each other's measurements.
         self._advice_thread = faiss_threads(1, "advice")
 
@@ -96,6 +99,14 @@ class IndexAdminServicer(_Base):
                 yield _measured_to_proto(one)
         finally:
             has_gone.set()
+
+    async def BackUpShard(
+        self, request: pb.BackUpShardRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.BackUpShardResponse]:
+        """Backs up the shard, until the caller cancels."""
+        async with aclosing(self._backups.back_up(request.folder)) as responses:
+            async for response in responses:
+                yield response
 
     def _tune(
         self, index_id: str, index: SearchableIndex, modality: Modality, tuning: IndexTuning

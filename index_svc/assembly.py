@@ -10,15 +10,18 @@ from index_svc.admin_servicer import IndexAdminServicer
 from index_svc.corrupt_shard import corrupt_service
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
+from index_svc.shard_backup import ShardBackups
 from index_svc.shard_settings import shard_settings
 from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError
+from tandem.installation import PackageMissing
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.item_store.verdict import damage_of
 from tandem.local.shard.local_shard import LocalShard
 from tandem.local.shard.retrieval.faiss_index import visible_gpu_count
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
 from tandem.local.shard.shard import StoredShard
+from tandem.platform.files.object_store import ObjectFolder
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
@@ -39,6 +42,7 @@ def index_service(settings: IndexSettings) -> OpenedShard:
     # Searches already run in parallel; FAISS's own threads would only contend with them.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)
+    _check_backup_url(settings.backup_url)
     if damage := damage_of(path, settings.checked_at_start_bytes):
         return OpenedShard(corrupt_service(settings, damage))
     store = ItemStore.open(
@@ -50,6 +54,14 @@ def index_service(settings: IndexSettings) -> OpenedShard:
     )
     shard = StoredShard(store, path, shard_settings(settings, _gpu_number(settings)))
     return OpenedShard(_service(settings, shard), shard, store)
+
+
+def _check_backup_url(url: str) -> None:
+    try:
+        if url:
+            ObjectFolder(url, is_new=True)
+    except (OSError, PackageMissing) as error:
+        raise SettingsError(f"INDEX_BACKUP_URL: {error}") from error
 
 
 def _gpu_number(settings: IndexSettings) -> int | None:
@@ -68,9 +80,11 @@ def _service(settings: IndexSettings, shard: StoredShard) -> Service:
     stage = LocalShard(shard, threads)
     servicer = IndexServicer(stage, shard_map_version=settings.shard_map_version)
 
+    backups = ShardBackups(Path(settings.store_path), settings.backup_url)
+
     def register(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(servicer, server)
-        add_IndexAdminServiceServicer_to_server(IndexAdminServicer(shard), server)
+        add_IndexAdminServiceServicer_to_server(IndexAdminServicer(shard, backups), server)
 
     async def warm() -> None:
         # In the threads that close() waits for: the store must outlive a load in progress.

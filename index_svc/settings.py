@@ -34,6 +34,11 @@ class IndexSettings(ServiceSettings):
         "open a store on a network file system, where acknowledged writes can be lost",
         default=False,
     )
+    backup_url: str = setting(
+        "place in an object store below which an operator's calls back up the shard, for example "
+        "s3://backups/tandem; empty for none; needs the extra object-store",
+        default="",
+    )
     max_index_count: int = setting(
         "indexes that the shard may have; writes that would create more are refused",
         default=4_096,

@@ -39,6 +39,10 @@ _INDEX: Final[Mapping[str, Row]] = {
         "index.index:rebuild",
         "Rebuild an index in the background, without deleted items.",
     ),
+    "backup": (
+        "index.index:backup",
+        "Have each shard back itself up to its operator's object store.",
+    ),
     "advise": ("index.index:advise", "Measure what other FAISS types would cost."),
 }
 _NEIGHBOURS: Final[Mapping[str, Row]] = {

@@ -9,7 +9,6 @@ from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
     _runtime_version.Domain.PUBLIC,
     6,
@@ -24,6 +23,7 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14tandem/v1/cost.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\"\xfd\x01\n\rInferenceCost\x12\x12\n\npair_count\x18\x01 \x01(\x03\x12\x13\n\x0btoken_count\x18\x02 \x01(\x03\x12\x1a\n\x12padded_token_count\x18\x03 \x01(\x03\x12\x17\n\x0f\x63\x61\x63he_hit_count\x18\x04 \x01(\x03\x12\x18\n\x10\x63\x61\x63he_miss_count\x18\x05 \x01(\x03\x12\x38\n\x15triton_queue_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12:\n\x17triton_compute_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Durationb\x06proto3')
 

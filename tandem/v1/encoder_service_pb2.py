@@ -9,7 +9,6 @@ from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
     _runtime_version.Domain.PUBLIC,
     6,
@@ -24,10 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
-
 from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
 from tandem.v1 import cost_pb2 as tandem_dot_v1_dot_cost__pb2
 from tandem.v1 import error_reason_pb2 as tandem_dot_v1_dot_error__reason__pb2
+
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftandem/v1/encoder_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17tandem/v1/content.proto\x1a\x14tandem/v1/cost.proto\x1a\x1ctandem/v1/error_reason.proto\"\xa0\x01\n\x15\x45ncodeContentsRequest\x12$\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x12.tandem.v1.Content\x12\x36\n\x11truncation_policy\x18\x02 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\x12)\n\x07purpose\x18\x03 \x01(\x0e\x32\x18.tandem.v1.EncodePurpose\"\xa6\x02\n\x16\x45ncodeContentsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tandem.v1.EncodeResult\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x36\n\x13preprocess_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12inference_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x04\x63ost\x18\x05 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x19\n\x11model_unavailable\x18\x06 \x01(\x08\x12\x15\n\rmodel_version\x18\x07 \x01(\x05\"i\n\x0c\x45ncodeResult\x12\'\n\x08\x65ncoding\x18\x01 \x01(\x0b\x32\x13.tandem.v1.EncodingH\x00\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemErrorH\x00\x42\t\n\x07outcome\"\xb1\x01\n\x08\x45ncoding\x12\'\n\tembedding\x18\x01 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12(\n\x06tokens\x18\x02 \x01(\x0b\x32\x18.tandem.v1.ContentTokens\x12$\n\x08text_use\x18\x03 \x01(\x0b\x32\x12.tandem.v1.TextUse\x12,\n\x0f\x66urther_windows\x18\x04 \x03(\x0b\x32\x13.tandem.v1.Encoding*d\n\rEncodePurpose\x12\x1e\n\x1a\x45NCODE_PURPOSE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45NCODE_PURPOSE_QUERY\x10\x01\x12\x19\n\x15\x45NCODE_PURPOSE_INGEST\x10\x02\x32g\n\x0e\x45ncoderService\x12U\n\x0e\x45ncodeContents\x12 .tandem.v1.EncodeContentsRequest\x1a!.tandem.v1.EncodeContentsResponseb\x06proto3')
 

@@ -9,7 +9,6 @@ from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
     _runtime_version.Domain.PUBLIC,
     6,
@@ -24,10 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
-
 from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#tandem/v1/index_admin_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17tandem/v1/content.proto\"*\n\x16\x44\x65scribeIndexesRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\"f\n\x17\x44\x65scribeIndexesResponse\x12\x31\n\x0c\x64\x65scriptions\x18\x01 \x03(\x0b\x32\x1b.tandem.v1.IndexDescription\x12\x18\n\x10\x61pplied_sequence\x18\x02 \x01(\x03\"\xee\x05\n\x10IndexDescription\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\x05\x12\x12\n\nitem_count\x18\x05 \x01(\x03\x12\x16\n\x0e\x64\x65\x61\x64_row_count\x18\x06 \x01(\x03\x12\x16\n\x0etail_row_count\x18\x07 \x01(\x03\x12\x12\n\nindex_type\x18\x08 \x01(\t\x12&\n\x06tuning\x18\t \x01(\x0b\x32\x16.tandem.v1.IndexTuning\x12?\n\nparameters\x18\n \x03(\x0b\x32+.tandem.v1.IndexDescription.ParametersEntry\x12\x13\n\x0bindex_bytes\x18\x0b \x01(\x03\x12!\n\x14\x62uilt_recall_percent\x18\x0c \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0elist_imbalance\x18\r \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06\x64\x65vice\x18\x0e \x01(\t\x12\x17\n\x0f\x66\x61llback_reason\x18\x0f \x01(\t\x12\x10\n\x08\x61\x63tivity\x18\x10 \x01(\t\x12\x1e\n\x11snapshot_sequence\x18\x11 \x01(\x03H\x02\x88\x01\x01\x12\x42\n\x0clive_recalls\x18\x12 \x03(\x0b\x32,.tandem.v1.IndexDescription.LiveRecallsEntry\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1aI\n\x10LiveRecallsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.tandem.v1.LiveRecall:\x02\x38\x01\x42\x17\n\x15_built_recall_percentB\x11\n\x0f_list_imbalanceB\x14\n\x12_snapshot_sequence\"2\n\nLiveRecall\x12\x0e\n\x06recall\x18\x01 \x01(\x01\x12\x14\n\x0csearch_count\x18\x02 \x01(\x03\"\xbd\x01\n\x0bIndexTuning\x12\x12\n\nindex_type\x18\x01 \x01(\t\x12:\n\nparameters\x18\x02 \x03(\x0b\x32&.tandem.v1.IndexTuning.ParametersEntry\x12\x15\n\rrecall_target\x18\x03 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"s\n\x10TuneIndexRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\x12&\n\x06tuning\x18\x03 \x01(\x0b\x32\x16.tandem.v1.IndexTuning\"\x13\n\x11TuneIndexResponse\"N\n\x13RebuildIndexRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\"\x16\n\x14RebuildIndexResponse\"\x93\x01\n\x16\x41\x64viseIndexTypeRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x15\n\rrecall_target\x18\x03 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x13\n\x0bindex_types\x18\x05 \x03(\t\"\x97\x03\n\x17\x41\x64viseIndexTypeResponse\x12\x12\n\nindex_type\x18\x01 \x01(\t\x12\x46\n\nparameters\x18\x02 \x03(\x0b\x32\x32.tandem.v1.AdviseIndexTypeResponse.ParametersEntry\x12\x16\n\x0erecall_percent\x18\x03 \x01(\x01\x12\x36\n\x13search_p50_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x36\n\x13search_p99_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x62uild_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bindex_bytes\x18\x07 \x01(\x03\x12\x0c\n\x04\x66its\x18\x08 \x01(\x08\x12\x0f\n\x07refusal\x18\t \x01(\t\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x32\xe2\x02\n\x11IndexAdminService\x12X\n\x0f\x44\x65scribeIndexes\x12!.tandem.v1.DescribeIndexesRequest\x1a\".tandem.v1.DescribeIndexesResponse\x12\x46\n\tTuneIndex\x12\x1b.tandem.v1.TuneIndexRequest\x1a\x1c.tandem.v1.TuneIndexResponse\x12O\n\x0cRebuildIndex\x12\x1e.tandem.v1.RebuildIndexRequest\x1a\x1f.tandem.v1.RebuildIndexResponse\x12Z\n\x0f\x41\x64viseIndexType\x12!.tandem.v1.AdviseIndexTypeRequest\x1a\".tandem.v1.AdviseIndexTypeResponse0\x01\x62\x06proto3')
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#tandem/v1/index_admin_service.proto\x12\ttandem.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17tandem/v1/content.proto\"$\n\x12\x42\x61\x63kUpShardRequest\x12\x0e\n\x06\x66older\x18\x01 \x01(\t\"q\n\x13\x42\x61\x63kUpShardResponse\x12\x16\n\x0euploaded_bytes\x18\x01 \x01(\x03\x12\x1a\n\x12upload_limit_bytes\x18\x02 \x01(\x03\x12&\n\x06\x62\x61\x63kup\x18\x03 \x01(\x0b\x32\x16.tandem.v1.ShardBackup\"A\n\x0bShardBackup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x12\n\ndata_bytes\x18\x03 \x01(\x03\"*\n\x16\x44\x65scribeIndexesRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\"f\n\x17\x44\x65scribeIndexesResponse\x12\x31\n\x0c\x64\x65scriptions\x18\x01 \x03(\x0b\x32\x1b.tandem.v1.IndexDescription\x12\x18\n\x10\x61pplied_sequence\x18\x02 \x01(\x03\"\xee\x05\n\x10IndexDescription\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\x05\x12\x12\n\nitem_count\x18\x05 \x01(\x03\x12\x16\n\x0e\x64\x65\x61\x64_row_count\x18\x06 \x01(\x03\x12\x16\n\x0etail_row_count\x18\x07 \x01(\x03\x12\x12\n\nindex_type\x18\x08 \x01(\t\x12&\n\x06tuning\x18\t \x01(\x0b\x32\x16.tandem.v1.IndexTuning\x12?\n\nparameters\x18\n \x03(\x0b\x32+.tandem.v1.IndexDescription.ParametersEntry\x12\x13\n\x0bindex_bytes\x18\x0b \x01(\x03\x12!\n\x14\x62uilt_recall_percent\x18\x0c \x01(\x01H\x00\x88\x01\x01\x12\x1b\n\x0elist_imbalance\x18\r \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06\x64\x65vice\x18\x0e \x01(\t\x12\x17\n\x0f\x66\x61llback_reason\x18\x0f \x01(\t\x12\x10\n\x08\x61\x63tivity\x18\x10 \x01(\t\x12\x1e\n\x11snapshot_sequence\x18\x11 \x01(\x03H\x02\x88\x01\x01\x12\x42\n\x0clive_recalls\x18\x12 \x03(\x0b\x32,.tandem.v1.IndexDescription.LiveRecallsEntry\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1aI\n\x10LiveRecallsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.tandem.v1.LiveRecall:\x02\x38\x01\x42\x17\n\x15_built_recall_percentB\x11\n\x0f_list_imbalanceB\x14\n\x12_snapshot_sequence\"2\n\nLiveRecall\x12\x0e\n\x06recall\x18\x01 \x01(\x01\x12\x14\n\x0csearch_count\x18\x02 \x01(\x03\"\xbd\x01\n\x0bIndexTuning\x12\x12\n\nindex_type\x18\x01 \x01(\t\x12:\n\nparameters\x18\x02 \x03(\x0b\x32&.tandem.v1.IndexTuning.ParametersEntry\x12\x15\n\rrecall_target\x18\x03 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"s\n\x10TuneIndexRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\x12&\n\x06tuning\x18\x03 \x01(\x0b\x32\x16.tandem.v1.IndexTuning\"\x13\n\x11TuneIndexResponse\"N\n\x13RebuildIndexRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\"\x16\n\x14RebuildIndexResponse\"\x93\x01\n\x16\x41\x64viseIndexTypeRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x15\n\rrecall_target\x18\x03 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x13\n\x0bindex_types\x18\x05 \x03(\t\"\x97\x03\n\x17\x41\x64viseIndexTypeResponse\x12\x12\n\nindex_type\x18\x01 \x01(\t\x12\x46\n\nparameters\x18\x02 \x03(\x0b\x32\x32.tandem.v1.AdviseIndexTypeResponse.ParametersEntry\x12\x16\n\x0erecall_percent\x18\x03 \x01(\x01\x12\x36\n\x13search_p50_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x36\n\x13search_p99_duration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x62uild_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bindex_bytes\x18\x07 \x01(\x03\x12\x0c\n\x04\x66its\x18\x08 \x01(\x08\x12\x0f\n\x07refusal\x18\t \x01(\t\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x32\xb2\x03\n\x11IndexAdminService\x12X\n\x0f\x44\x65scribeIndexes\x12!.tandem.v1.DescribeIndexesRequest\x1a\".tandem.v1.DescribeIndexesResponse\x12\x46\n\tTuneIndex\x12\x1b.tandem.v1.TuneIndexRequest\x1a\x1c.tandem.v1.TuneIndexResponse\x12O\n\x0cRebuildIndex\x12\x1e.tandem.v1.RebuildIndexRequest\x1a\x1f.tandem.v1.RebuildIndexResponse\x12Z\n\x0f\x41\x64viseIndexType\x12!.tandem.v1.AdviseIndexTypeRequest\x1a\".tandem.v1.AdviseIndexTypeResponse0\x01\x12N\n\x0b\x42\x61\x63kUpShard\x12\x1d.tandem.v1.BackUpShardRequest\x1a\x1e.tandem.v1.BackUpShardResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,36 +41,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INDEXTUNING_PARAMETERSENTRY']._serialized_options = b'8\001'
   _globals['_ADVISEINDEXTYPERESPONSE_PARAMETERSENTRY']._loaded_options = None
   _globals['_ADVISEINDEXTYPERESPONSE_PARAMETERSENTRY']._serialized_options = b'8\001'
-  _globals['_DESCRIBEINDEXESREQUEST']._serialized_start=107
-  _globals['_DESCRIBEINDEXESREQUEST']._serialized_end=149
-  _globals['_DESCRIBEINDEXESRESPONSE']._serialized_start=151
-  _globals['_DESCRIBEINDEXESRESPONSE']._serialized_end=253
-  _globals['_INDEXDESCRIPTION']._serialized_start=256
-  _globals['_INDEXDESCRIPTION']._serialized_end=1006
-  _globals['_INDEXDESCRIPTION_PARAMETERSENTRY']._serialized_start=816
-  _globals['_INDEXDESCRIPTION_PARAMETERSENTRY']._serialized_end=865
-  _globals['_INDEXDESCRIPTION_LIVERECALLSENTRY']._serialized_start=867
-  _globals['_INDEXDESCRIPTION_LIVERECALLSENTRY']._serialized_end=940
-  _globals['_LIVERECALL']._serialized_start=1008
-  _globals['_LIVERECALL']._serialized_end=1058
-  _globals['_INDEXTUNING']._serialized_start=1061
-  _globals['_INDEXTUNING']._serialized_end=1250
-  _globals['_INDEXTUNING_PARAMETERSENTRY']._serialized_start=816
-  _globals['_INDEXTUNING_PARAMETERSENTRY']._serialized_end=865
-  _globals['_TUNEINDEXREQUEST']._serialized_start=1252
-  _globals['_TUNEINDEXREQUEST']._serialized_end=1367
-  _globals['_TUNEINDEXRESPONSE']._serialized_start=1369
-  _globals['_TUNEINDEXRESPONSE']._serialized_end=1388
-  _globals['_REBUILDINDEXREQUEST']._serialized_start=1390
-  _globals['_REBUILDINDEXREQUEST']._serialized_end=1468
-  _globals['_REBUILDINDEXRESPONSE']._serialized_start=1470
-  _globals['_REBUILDINDEXRESPONSE']._serialized_end=1492
-  _globals['_ADVISEINDEXTYPEREQUEST']._serialized_start=1495
-  _globals['_ADVISEINDEXTYPEREQUEST']._serialized_end=1642
-  _globals['_ADVISEINDEXTYPERESPONSE']._serialized_start=1645
-  _globals['_ADVISEINDEXTYPERESPONSE']._serialized_end=2052
-  _globals['_ADVISEINDEXTYPERESPONSE_PARAMETERSENTRY']._serialized_start=816
-  _globals['_ADVISEINDEXTYPERESPONSE_PARAMETERSENTRY']._serialized_end=865
-  _globals['_INDEXADMINSERVICE']._serialized_start=2055
-  _globals['_INDEXADMINSERVICE']._serialized_end=2409
+  _globals['_BACKUPSHARDREQUEST']._serialized_start=107
+  _globals['_BACKUPSHARDREQUEST']._serialized_end=143
+  _globals['_BACKUPSHARDRESPONSE']._serialized_start=145
+  _globals['_BACKUPSHARDRESPONSE']._serialized_end=258
+  _globals['_SHARDBACKUP']._serialized_start=260
+  _globals['_SHARDBACKUP']._serialized_end=325
+  _globals['_DESCRIBEINDEXESREQUEST']._serialized_start=327
+  _globals['_DESCRIBEINDEXESREQUEST']._serialized_end=369
+  _globals['_DESCRIBEINDEXESRESPONSE']._serialized_start=371
+  _globals['_DESCRIBEINDEXESRESPONSE']._serialized_end=473
+  _globals['_INDEXDESCRIPTION']._serialized_start=476
+  _globals['_INDEXDESCRIPTION']._serialized_end=1226
+  _globals['_INDEXDESCRIPTION_PARAMETERSENTRY']._serialized_start=1036
+  _globals['_INDEXDESCRIPTION_PARAMETERSENTRY']._serialized_end=1085
+  _globals['_INDEXDESCRIPTION_LIVERECALLSENTRY']._serialized_start=1087
+  _globals['_INDEXDESCRIPTION_LIVERECALLSENTRY']._serialized_end=1160
+  _globals['_LIVERECALL']._serialized_start=1228
+  _globals['_LIVERECALL']._serialized_end=1278
+  _globals['_INDEXTUNING']._serialized_start=1281
+  _globals['_INDEXTUNING']._serialized_end=1470
+  _globals['_INDEXTUNING_PARAMETERSENTRY']._serialized_start=1036
+  _globals['_INDEXTUNING_PARAMETERSENTRY']._serialized_end=1085
+  _globals['_TUNEINDEXREQUEST']._serialized_start=1472
+  _globals['_TUNEINDEXREQUEST']._serialized_end=1587
+  _globals['_TUNEINDEXRESPONSE']._serialized_start=1589
+  _globals['_TUNEINDEXRESPONSE']._serialized_end=1608
+  _globals['_REBUILDINDEXREQUEST']._serialized_start=1610
+  _globals['_REBUILDINDEXREQUEST']._serialized_end=1688
+  _globals['_REBUILDINDEXRESPONSE']._serialized_start=1690
+  _globals['_REBUILDINDEXRESPONSE']._serialized_end=1712
+  _globals['_ADVISEINDEXTYPEREQUEST']._serialized_start=1715
+  _globals['_ADVISEINDEXTYPEREQUEST']._serialized_end=1862
+  _globals['_ADVISEINDEXTYPERESPONSE']._serialized_start=1865
+  _globals['_ADVISEINDEXTYPERESPONSE']._serialized_end=2272
+  _globals['_ADVISEINDEXTYPERESPONSE_PARAMETERSENTRY']._serialized_start=1036
+  _globals['_ADVISEINDEXTYPERESPONSE_PARAMETERSENTRY']._serialized_end=1085
+  _globals['_INDEXADMINSERVICE']._serialized_start=2275
+  _globals['_INDEXADMINSERVICE']._serialized_end=2709
 # @@protoc_insertion_point(module_scope)

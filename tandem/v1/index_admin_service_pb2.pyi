@@ -10,6 +10,32 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class BackUpShardRequest(_message.Message):
+    __slots__ = ("folder",)
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
+    folder: str
+    def __init__(self, folder: _Optional[str] = ...) -> None: ...
+
+class BackUpShardResponse(_message.Message):
+    __slots__ = ("uploaded_bytes", "upload_limit_bytes", "backup")
+    UPLOADED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UPLOAD_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BACKUP_FIELD_NUMBER: _ClassVar[int]
+    uploaded_bytes: int
+    upload_limit_bytes: int
+    backup: ShardBackup
+    def __init__(self, uploaded_bytes: _Optional[int] = ..., upload_limit_bytes: _Optional[int] = ..., backup: _Optional[_Union[ShardBackup, _Mapping]] = ...) -> None: ...
+
+class ShardBackup(_message.Message):
+    __slots__ = ("name", "sequence", "data_bytes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    DATA_BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    sequence: int
+    data_bytes: int
+    def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., data_bytes: _Optional[int] = ...) -> None: ...
+
 class DescribeIndexesRequest(_message.Message):
     __slots__ = ("index_id",)
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]

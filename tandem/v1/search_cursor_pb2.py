@@ -9,7 +9,6 @@ from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
     _runtime_version.Domain.PUBLIC,
     6,
@@ -25,6 +24,7 @@ _sym_db = _symbol_database.Default()
 
 from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
 from tandem.v1 import search_service_pb2 as tandem_dot_v1_dot_search__service__pb2
+
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtandem/v1/search_cursor.proto\x12\ttandem.v1\x1a\x17tandem/v1/content.proto\x1a\x1etandem/v1/search_service.proto\"\xc5\x04\n\x0cSearchCursor\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x10\n\x08return_n\x18\x03 \x01(\x05\x12\x13\n\x0bgiven_count\x18\x04 \x01(\x05\x12%\n\x08\x63overage\x18\x05 \x01(\x0b\x32\x13.tandem.v1.Coverage\x12(\n\x06rerank\x18\x06 \x01(\x0b\x32\x18.tandem.v1.RerankSummary\x12,\n\x0c\x64\x65gradations\x18\x07 \x03(\x0e\x32\x16.tandem.v1.Degradation\x12\x10\n\x08item_ids\x18\x08 \x03(\t\x12\x14\n\x0csimilarities\x18\t \x03(\x02\x12\x14\n\x0cmatch_logits\x18\n \x03(\x02\x12\x1b\n\x13match_probabilities\x18\x0b \x03(\x02\x12\x16\n\x0eretrieve_ranks\x18\x0c \x03(\x05\x12\'\n\nmodalities\x18\r \x03(\x0e\x32\x13.tandem.v1.Modality\x12\x0e\n\x06scores\x18\x0e \x03(\x02\x12,\n\x0c\x65xplanations\x18\x0f \x03(\x0b\x32\x16.tandem.v1.Explanation\x12\x15\n\rmodel_version\x18\x10 \x01(\x05\x12/\n\nneighbours\x18\x11 \x01(\x0b\x32\x1b.tandem.v1.NeighbourSummary\x12\x18\n\x10neighbour_scores\x18\x12 \x03(\x02\x12&\n\x07hybrids\x18\x13 \x03(\x0b\x32\x15.tandem.v1.HybridRankb\x06proto3')
 

@@ -93,6 +93,7 @@ CASES = [
     ["models", "list", "--model-repository", "{}"],
     ["models", "swap", "{}", "--model-repository", "{}"],
     ["models", "remove", "--model-repository", "{}", "--yes"],
+    ["index", "backup", "{}", "--shard-address", NOWHERE],
     ["index", "drop", "{}", "--yes", "--address", NOWHERE],
     ["search", "x", "--address", "{}"],
     ["health", "{}"],

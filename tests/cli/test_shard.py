@@ -55,7 +55,7 @@ def test_the_pages_commands_back_up_to_an_object_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They run one after the other against a server of S3, and print what the page shows."""
-    section = PAGE.read_text().split("## To an object store")[1].split("\n## ")[0]
+    section = PAGE.read_text().split("## To an object store")[1].split("\n### By call")[0]
     lines = [
         line
         for block in re.findall(r"```console\n(.*?)```", section, re.DOTALL)

@@ -121,6 +121,26 @@ def rebuild(
     out.print(f"{index_id}: asked {len(addresses)} shards; tandem index describe shows them at it")
 
 
+@with_json
+def backup(
+    folder: Annotated[str, typer.Argument(help="folder below the shards' INDEX_BACKUP_URL")],
+    addresses: ADDRESSES = DEFAULT_ADDRESSES,
+) -> None:
+    """Have each shard back itself up to its operator's object store."""
+    names = []
+    for address in addresses:
+        with _admin(address) as (stub, metadata), LongWork(often_short=True) as work:
+            for response in stub.BackUpShard(
+                pb.BackUpShardRequest(folder=folder), metadata=metadata
+            ):
+                work.show(
+                    f"back up {address}", response.uploaded_bytes, response.upload_limit_bytes
+                )
+        names.append(response.backup.name)
+        out.print(response.backup.name)
+    answer({"backups": names})
+
+
 def advise(
     index_id: INDEX,
     modality: Annotated[Modality, typer.Option(help="which part of it")] = Modality.IMAGE,

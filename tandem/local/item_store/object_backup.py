@@ -7,11 +7,18 @@ A folder has the backups of one history of one shard, and a backup is named by i
 
 The first backup is a copy in parts. A later one adds the changes since the newest, until these are
 half as large as the copy, or the change log no longer reaches so far back.
+
+index_svc runs this module as a program, because a transaction as long as an upload would keep its
+own environment from being opened again after a fault of the disk:
+
+    python -m tandem.local.item_store.object_backup STORE PLACE
 """
 
 import hashlib
+import json
 import os
 import re
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -22,6 +29,7 @@ from pathlib import Path
 
 import lmdb
 
+from tandem.installation import PackageMissing
 from tandem.local.item_store.backup import check_sound, checked_files, described, restoring, utc_now
 from tandem.local.item_store.backup_manifest import ObjectManifest, Part
 from tandem.local.item_store.change_set import apply_changes, has_changes_since, pack_changes
@@ -33,6 +41,7 @@ from tandem.local.item_store.verdict import Verdict, verify_in_child
 from tandem.local.item_store.writer_lock import WriterLock
 from tandem.platform.files.json_object import object_of
 from tandem.platform.files.object_store import ObjectFolder
+from tandem.platform.files.private_files import keep_files_private
 
 PART_BYTES = 8 << 20
 """How much of a copy or of changes becomes one object, which has half a minute for its way."""
@@ -227,3 +236,23 @@ def _assembled(url: str, target: Path, show: Show | None) -> tuple[ObjectManifes
             for part in manifest.changes:
                 apply_changes(files, _read_part(folder, part))
     return manifest, verify_in_child(target, show=show)
+
+
+def _main(store: str, place: str) -> None:
+    """Prints the progress, and at last the backup or why there is none, as lines of JSON."""
+    keep_files_private()
+
+    def show(done: int, total: int) -> None:
+        print(json.dumps({"uploaded_bytes": done, "upload_limit_bytes": total}), flush=True)
+
+    try:
+        url, manifest, _ = back_up_to(ObjectFolder(place, is_new=True), Path(store), show=show)
+    except (StoreRefused, OSError, PackageMissing) as error:
+        print(json.dumps({"refusal": str(error)}))
+    else:
+        backup = {"url": url, "sequence": manifest.sequence, "data_bytes": manifest.data_bytes}
+        print(json.dumps({"backup": backup}))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -295,6 +295,7 @@ def _other_requests() -> dict[str, list[Message]]:
             admin.TuneIndexRequest(index_id=INDEX_ID, modality=modality, tuning=tuning),
             admin.TuneIndexRequest(index_id=INDEX_ID),
         ],
+        "BackUpShard": [admin.BackUpShardRequest(folder="nightly")],
         "RebuildIndex": [admin.RebuildIndexRequest(index_id=INDEX_ID, modality=modality)],
         "AdviseIndexType": [
             admin.AdviseIndexTypeRequest(
