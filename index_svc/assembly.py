@@ -8,6 +8,7 @@ import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
 from index_svc.corrupt_shard import corrupt_service
+from index_svc.engine_service import engine_service
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard_backup import ShardBackups
@@ -22,6 +23,7 @@ from tandem.local.shard.retrieval.faiss_index import visible_gpu_count
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
 from tandem.local.shard.shard import StoredShard
 from tandem.platform.files.object_store import ObjectFolder
+from tandem.remote.index_engine import index_engine
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
@@ -30,7 +32,7 @@ from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 
 @dataclass(frozen=True, slots=True)
 class OpenedShard:
-    """A shard's service; without shard and store if the store is damaged."""
+    """A shard's service; without shard and store if the store is damaged or an outside engine."""
 
     service: Service
     shard: StoredShard | None = None
@@ -38,7 +40,12 @@ class OpenedShard:
 
 
 def index_service(settings: IndexSettings) -> OpenedShard:
-    """Opens the store; raises StoreRefused, and SettingsError for a GPU that is missing."""
+    """Opens the store, or names the engine that has the items.
+
+    Raises StoreRefused, and SettingsError for a GPU or an engine's package that is missing.
+    """
+    if (engine := index_engine(settings)) is not None:
+        return OpenedShard(engine_service(engine.shard(), settings.shard_map_version))
     # Searches already run in parallel; FAISS's own threads would only contend with them.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)

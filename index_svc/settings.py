@@ -2,21 +2,23 @@
 
 from dataclasses import dataclass
 
-from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_0, SHARE, setting
 from tandem.local.item_store.item_store import DEFAULT_MAP_BYTES
+from tandem.remote.index_engine import EngineSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexSettings(ServiceSettings):
+class IndexSettings(EngineSettings):
     """Holds the settings of one shard."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7420")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7520)
     max_inflight_count: int = setting("calls in flight; more are refused", default=128)
-    store_path: str = setting("folder of this shard's item store; must be on a local disk")
-    shard_number: int = setting("number of this shard, from 0", within=AT_LEAST_0)
-    shard_count: int = setting("number of shards")
+    store_path: str = setting(
+        "folder of this shard's item store; must be on a local disk, and is required with the "
+        "engine lmdb",
+        default="",
+    )
     shard_map_version: int = setting(
         "shard map version that calls must have; the same as the orchestrator's", default=1
     )
@@ -84,3 +86,7 @@ class IndexSettings(ServiceSettings):
     gpu_number: int = setting(
         "GPU for FAISS indexes, with a faiss for GPUs; -1 for none", default=-1
     )
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError unless a store is named."""
+        self.check_store("INDEX_", self.store_path)

@@ -31,6 +31,7 @@ from tandem.chassis.telemetry.tracing import trace_headers
 from tandem.chassis.tls import Identity
 from tandem.contract.model_description import ModelDescription
 from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.local_reranker import LocalReranker
 from tandem.local.reranking.neighbour_scorer import NeighbourScorer
 from tandem.local.reranking.reranker import ModelReranker
@@ -39,9 +40,11 @@ from tandem.model_io.inference.served_neighbour_model import ServedNeighbourMode
 from tandem.model_io.pictures.heif_reader import HeifReader
 from tandem.model_io.pictures.image import heif_reader
 from tandem.model_io.repository.followed_version import FollowedVersion
-from tandem.model_io.repository.manifest import Manifest, read_manifest
+from tandem.model_io.repository.manifest import read_manifest
 from tandem.model_io.repository.neighbour_manifest import neighbour_manifest_of
+from tandem.remote.index_engine import index_engine
 from tandem.remote.model import MODEL_SERVICE_NAME, ModelServicer
+from tandem.stages.candidate_store import CandidateStore
 from tandem.triton.client import TritonClient
 from tandem.v1 import rerank_service_pb2
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
@@ -84,13 +87,13 @@ async def rerank_service(
     repository = Path(settings.model_repository)
     manifest = read_manifest(repository)
     version = FollowedVersion(repository, manifest)
-    open_store = shared_store or (lambda: open_shard_items(settings))
     with started_threads(settings.thread_count, "read") as threads:
         turns = CallerTurns(threads, settings.thread_count)
+        candidates = _candidates(settings, manifest.fingerprint, turns, shared_store)
         opened: AbstractAsyncContextManager[ModelReranker | HttpReranker] = (
-            _remote(settings, manifest, turns, open_store)
+            _remote(settings, candidates, turns)
             if settings.remote_url
-            else _in_triton(settings, identity, shared_model, version, turns, open_store)
+            else _in_triton(settings, identity, shared_model, version, turns, candidates)
         )
         async with AsyncExitStack() as open_until_left:
             reranker = await open_until_left.enter_async_context(opened)
@@ -121,7 +124,7 @@ async def rerank_service(
                 # A cancelled call may still be reading in its thread, which the store must outlive.
                 await asyncio.to_thread(threads.shutdown)
                 if shared_store is None:
-                    reranker.close()
+                    await candidates.close()
 
             yield Service(
                 name="rerank",
@@ -137,6 +140,17 @@ async def rerank_service(
             )
 
 
+def _candidates(
+    settings: RerankSettings,
+    fingerprint: str,
+    turns: CallerTurns,
+    shared_store: Callable[[], ItemStore] | None,
+) -> CandidateStore:
+    if (engine := index_engine(settings)) is not None:
+        return engine.candidates(fingerprint)
+    return CandidateReader(shared_store or (lambda: open_shard_items(settings)), turns, fingerprint)
+
+
 @asynccontextmanager
 async def _in_triton(
     settings: RerankSettings,
@@ -144,12 +158,12 @@ async def _in_triton(
     shared: ServedModel | None,
     version: FollowedVersion,
     turns: CallerTurns,
-    open_store: Callable[[], ItemStore],
+    candidates: CandidateStore,
 ) -> AsyncIterator[ModelReranker]:
     async with nullcontext(shared) if shared else connected_model(settings, identity) as model:
         yield ModelReranker(
             model,
-            open_store,
+            candidates,
             turns,
             cache_bytes=settings.score_cache_bytes,
             token_cache_bytes=settings.token_cache_bytes,
@@ -189,10 +203,7 @@ async def _neighbour_scorer(
 
 @asynccontextmanager
 async def _remote(
-    settings: RerankSettings,
-    manifest: Manifest,
-    turns: CallerTurns,
-    open_store: Callable[[], ItemStore],
+    settings: RerankSettings, candidates: CandidateStore, turns: CallerTurns
 ) -> AsyncIterator[HttpReranker]:
     # Here, because the HTTP client is an extra that only a remote cross-encoder needs.
     try:
@@ -202,9 +213,7 @@ async def _remote(
             f"RERANK_REMOTE_URL needs {error.name}; pip install 'tandem-search[remote]'"
         ) from error
 
-    async with remote_reranker(
-        settings, manifest.fingerprint, turns, open_store, _heif(settings)
-    ) as reranker:
+    async with remote_reranker(settings, candidates, turns, _heif(settings)) as reranker:
         yield reranker
 
 

@@ -1,15 +1,13 @@
 """Sets up a remote cross-encoder from the RERANK_REMOTE_… settings."""
 
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rerank_svc.settings import RerankSettings
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.settings import SettingsError
-from tandem.local.item_store.item_store import ItemStore
-from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.remote.canary import RemoteCanary
 from tandem.local.reranking.remote.endpoint import RemoteEndpoint, RemoteScores, RemoteShape
 from tandem.local.reranking.remote.http_client import RemoteHttpClient
@@ -17,24 +15,23 @@ from tandem.local.reranking.remote.remote_reranker import HttpReranker
 from tandem.local.reranking.remote.remote_scorer import RemoteScorer
 from tandem.local.reranking.remote.stored_documents import StoredDocuments
 from tandem.model_io.pictures.heif_reader import HeifReader
+from tandem.stages.candidate_store import CandidateStore
 
 
 @asynccontextmanager
 async def remote_reranker(
     settings: RerankSettings,
-    fingerprint: str,
+    candidates: CandidateStore,
     turns: CallerTurns,
-    open_store: Callable[[], ItemStore],
     heif: HeifReader | None = None,
 ) -> AsyncIterator[HttpReranker]:
-    """Yields a reranker for indexes of this fingerprint; raises SettingsError."""
+    """Yields a reranker of those candidates; raises SettingsError."""
     endpoint = _endpoint(settings)
     client = RemoteHttpClient(endpoint, key=_key(settings), trust=_trust(settings))
     try:
         scorer = RemoteScorer(client, endpoint)
-        reader = CandidateReader(open_store, turns, fingerprint)
         documents = StoredDocuments(
-            reader,
+            candidates,
             turns,
             endpoint.picture_side,
             cache_bytes=settings.token_cache_bytes,
@@ -43,7 +40,7 @@ async def remote_reranker(
         yield HttpReranker(
             scorer,
             endpoint,
-            reader,
+            candidates,
             documents,
             canary=RemoteCanary(scorer, endpoint, tolerance=settings.remote_tolerance_share),
             cache_bytes=settings.score_cache_bytes,

@@ -2,21 +2,20 @@
 
 from dataclasses import dataclass
 
-from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import ANY_NUMBER, AT_LEAST_0, AT_LEAST_1, SettingsError, setting
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.local.item_store.item_store import DEFAULT_MAP_BYTES
+from tandem.remote.index_engine import EngineSettings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RerankSettings(ServiceSettings):
+class RerankSettings(EngineSettings):
     """Configures the cross-encoder, the shard's item store, the cache and the limits."""
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7430")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7530)
     triton_address: str = setting(
-        "host:port of Triton's gRPC endpoint, or ipv4:host:port,host:port of several; required "
-        "unless RERANK_REMOTE_URL is set",
+        "host:port of Triton's gRPC endpoint; required unless RERANK_REMOTE_URL is set",
         default="",
     )
     triton_tls: bool = setting(
@@ -24,9 +23,10 @@ class RerankSettings(ServiceSettings):
         default=False,
     )
     model_repository: str = setting("folder with the exported model's manifest")
-    store_path: str = setting("folder of the shard's item store, which index_svc writes")
-    shard_number: int = setting("number of this shard, from 0", within=AT_LEAST_0)
-    shard_count: int = setting("number of shards")
+    store_path: str = setting(
+        "folder of the shard's item store, which index_svc writes; required with the engine lmdb",
+        default="",
+    )
     store_map_bytes: int = setting(
         "bytes of the store to map at first; a larger store maps more",
         default=DEFAULT_MAP_BYTES,
@@ -97,7 +97,8 @@ class RerankSettings(ServiceSettings):
     )
 
     def __post_init__(self) -> None:
-        """Raises SettingsError unless a cross-encoder is named."""
+        """Raises SettingsError unless a cross-encoder and a store are named."""
+        self.check_store("RERANK_", self.store_path)
         if not (self.remote_url or self.triton_address):
             raise SettingsError("RERANK_TRITON_ADDRESS is not set: host:port of Triton's endpoint")
         if self.remote_probability_bias and not self.remote_probability_scale:

@@ -20,6 +20,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "msgpack": "regions",
     "obstore": "object-store",
     "pillow_heif": "heif",
+    "psycopg": "pgvector",
     "pyarrow": "parquet",
     "safetensors": "models",
     "starlette": "gateway",

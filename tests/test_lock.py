@@ -21,6 +21,7 @@ LOCKS = (
     "docs.txt",
     "object_store.txt",
     "official.txt",
+    "pgvector.txt",
     "reference.txt",
     "torch.txt",
     "triton.txt",

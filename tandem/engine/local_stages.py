@@ -17,6 +17,7 @@ from tandem.local.encoding.query_encodings import QueryEncodings
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.item_store.refused import StoreDamaged
 from tandem.local.item_store.verdict import damage_of
+from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.local_reranker import LocalReranker
 from tandem.local.reranking.neighbour_scorer import NeighbourScorer
 from tandem.local.reranking.reranker import ModelReranker
@@ -135,7 +136,7 @@ class LocalStages:
         reranker = ModelReranker(
             self._served,
             # The shard's own: LMDB opens a store once in a process.
-            lambda: store,
+            CandidateReader(lambda: store, turns, self._model.manifest.fingerprint),
             turns,
             cache_bytes=_CACHE_BYTES if caches else 0,
             token_cache_bytes=_TOKEN_CACHE_BYTES,

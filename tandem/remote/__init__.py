@@ -1,6 +1,7 @@
 """Calls the stages behind sockets: gRPC's stubs with the messages of tandem.wire.
 
 encoder, shard, reranker  one stage each: a stub, and the conversions of its messages
+index_engine              which outside engine has a shard's items, if one has
 model                     the description of a service's model: the call and the service
 startup                   checks at start that enough services are serving
 """

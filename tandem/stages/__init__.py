@@ -4,6 +4,7 @@
 - `shard`: one shard of an index; `retrieval`: its queries; `shard_answer`: its answers; `hit`: hits
 - `reranking`: candidates in, match scores out
 - `stage`: a stage that follows the rerank; `neighbours`: what one by neighbours asks
+- `candidate_store`: where a rerank reads its candidates
 - `items`: an item as a shard stores it; `item_write`: what changes a shard
 - `unit_length`, `finite`: checks of embeddings and of any values
 

@@ -9,6 +9,9 @@ from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, check_batch_size
 from tandem.errors import RequestMalformed
 
+MAX_READ_BYTES = 16 * 2**20
+"""The most bytes of records that a shard reads at once, unless a single one has more."""
+
 # Of an item in a message with its id, and of an attribute around its name and value.
 _ITEM_BYTES = 64
 _ATTRIBUTE_BYTES = 16

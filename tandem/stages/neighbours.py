@@ -1,8 +1,11 @@
-"""Defines what reranking by neighbours asks of shards and of the neighbour model."""
+"""Defines what reranking by neighbours asks of shards and of the neighbour model.
+
+Shapes: V embeddings (the query, then candidates), P pool, L pillars, C neighbours, d dimensions.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +69,22 @@ class ModalityNeighbours:
     similarities: NDArray[np.float32]
     """[V, C]."""
 
+    @classmethod
+    def within(
+        cls,
+        query: ShardNeighbourQuery,
+        pool_PD: NDArray[np.float32],
+        numbers_P: NDArray[np.int64],
+    ) -> Self:
+        """Returns the neighbours among a pool of items, the nearest to the query first."""
+        similarities_VP = query.nodes @ pool_PD.T
+        places_VC = _nearest(similarities_VP, query.neighbour_k)
+        return cls(
+            pool_PD[: query.pillar_k],
+            numbers_P[places_VC],
+            np.take_along_axis(similarities_VP, places_VC, axis=1),
+        )
+
 
 ShardNeighbours: TypeAlias = Mapping[Modality, ModalityNeighbours]
 
@@ -108,3 +127,15 @@ class GraphScores:
     scores: Sequence[float]
     neighbour_model: str
     cost: InferenceCost = field(default_factory=InferenceCost)
+
+
+def _nearest(similarities_VP: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Returns int64 [V, C]: the places of each row's highest values, best first."""
+    pool_count = similarities_VP.shape[1]
+    if count >= pool_count:
+        return np.argsort(-similarities_VP, axis=1, kind="stable")
+    found_VC = np.argpartition(-similarities_VP, count - 1, axis=1)[:, :count]
+    found_VC.sort(axis=1)  # so that equal ones keep the pool's order
+    order_VC = np.argsort(-np.take_along_axis(similarities_VP, found_VC, axis=1), kind="stable")
+    places_VC: NDArray[np.int64] = np.take_along_axis(found_VC, order_VC, axis=1)
+    return places_VC

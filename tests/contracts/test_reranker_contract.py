@@ -16,6 +16,7 @@ from tandem.contract.content import Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_RERANK_K
 from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.local_reranker import LocalReranker
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.model_io.inference.served_model import ServedModel
@@ -54,12 +55,13 @@ async def reranker(
     place, cache_bytes = request.param
     path: Path = write_store(tmp_path_factory.mktemp("rerank") / "shard", tiny_manifest)
     with ThreadPoolExecutor(2) as threads:
-        scorer = ModelReranker(
-            tiny_served,
+        turns = CallerTurns(threads, 2)
+        candidates = CandidateReader(
             lambda: ItemStore.open(path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
-            CallerTurns(threads, 2),
-            cache_bytes=cache_bytes,
+            turns,
+            tiny_manifest.fingerprint,
         )
+        scorer = ModelReranker(tiny_served, candidates, turns, cache_bytes=cache_bytes)
         await scorer.open()
         local = LocalReranker(scorer, undescribed)
         if place == "here":
@@ -69,7 +71,7 @@ async def reranker(
             async with served(partial(add_RerankServiceServicer_to_server, servicer)) as channel:
                 yield RemoteReranker(channel, 0)
         threads.shutdown()
-        scorer.close()
+        await candidates.close()
 
 
 @pytest.fixture

@@ -1,18 +1,24 @@
-"""Every shard keeps one contract, here and behind a socket; an engine is one more row of SHARDS."""
+"""Every shard keeps one contract, here and behind a socket; an engine is one more row of SHARDS.
+
+The rows of outside engines are there where `make test-engines` has installed them.
+"""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from index_svc.assembly import index_service
 from index_svc.servicer import IndexServicer
+from index_svc.settings import IndexSettings
 from tandem import errors
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
@@ -24,6 +30,7 @@ from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard.local_shard import LocalShard
 from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.remote.index_engine import index_engine
 from tandem.remote.shard import RemoteShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
@@ -32,6 +39,7 @@ from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import Shard
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 from tests.support.chassis.served import served
+from tests.support.engines.postgres import is_installed, shared_postgres
 from tests.support.item_store.made_items import (
     DIMENSION,
     FINGERPRINT,
@@ -68,16 +76,98 @@ async def remote_shard(folder: Path) -> AsyncIterator[Shard]:
         yield RemoteShard(channel, 0)
 
 
-SHARDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Shard]]] = {
-    "here": local_shard,
-    "behind a socket": remote_shard,
+@asynccontextmanager
+async def pgvector_shard(folder: Path) -> AsyncIterator[Shard]:
+    """Yields a shard in Postgres, whose schema is named after the folder."""
+    settings = pgvector_settings(folder)
+    engine = index_engine(settings)
+    assert engine is not None
+    shard = engine.shard()
+    await shard.open()
+    try:
+        yield shard
+    finally:
+        await shard.close()
+
+
+@asynccontextmanager
+async def served_pgvector_shard(folder: Path) -> AsyncIterator[Shard]:
+    """Yields the same behind index_svc's own service."""
+    service = index_service(pgvector_settings(folder)).service
+    await service.warm()
+    try:
+        async with served(service.register) as channel:
+            yield RemoteShard(channel, 0)
+    finally:
+        await service.close()
+
+
+def pgvector_settings(folder: Path) -> IndexSettings:
+    """Returns the settings of index_svc over the session's server."""
+    return IndexSettings(
+        shard_number=0,
+        shard_count=1,
+        engine="pgvector",
+        engine_url=shared_postgres().url(),
+        engine_namespace=schema_of(folder),
+    )
+
+
+def schema_of(folder: Path) -> str:
+    return hashlib.blake2b(str(folder).encode(), digest_size=8).hexdigest()
+
+
+def damage_record(folder: Path, item_id: str) -> None:
+    """Changes the last byte of an item's record in LMDB."""
+    key = item_key(INDEX, item_id)
+    overwrite(folder, "items", key, stored_value(folder, "items", key)[:-1] + b"?")
+
+
+def damage_row(folder: Path, item_id: str) -> None:
+    """Changes the last byte of what an item's row has for reads."""
+    schema = schema_of(folder)
+    tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'"
+    [table] = shared_postgres().execute(f"{tables} AND tablename LIKE 'items%'").split()
+    shared_postgres().execute(
+        f"UPDATE \"{schema}\".{table} SET head = substring(head FOR length(head) - 1) || '?' "
+        f"WHERE id = '{item_id}'"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Describes a kind of shard."""
+
+    open: Callable[[Path], AbstractAsyncContextManager[Shard]]
+    """Yields the shard over a folder, or a part of an engine that is named after it."""
+    damage: Callable[[Path, str], None] = damage_record
+    finds_damaged: bool = False
+    """Whether a search still finds an item whose record is damaged: it reads another part."""
+    finds_words: bool = True
+
+
+SHARDS = {
+    "here": Kind(local_shard),
+    "behind a socket": Kind(remote_shard),
 }
+if is_installed():  # By `make test-engines`.
+    SHARDS |= {
+        "pgvector": Kind(pgvector_shard, damage_row, finds_damaged=True, finds_words=False),
+        "pgvector behind a socket": Kind(
+            served_pgvector_shard, damage_row, finds_damaged=True, finds_words=False
+        ),
+    }
 
 
 @pytest.fixture(params=SHARDS)
-async def shard(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shard]:
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return SHARDS[request.param]
+
+
+@pytest.fixture
+async def shard(kind: Kind, tmp_path: Path) -> AsyncIterator[Shard]:
     """Yields an empty shard of each kind."""
-    async with SHARDS[request.param](tmp_path / "shard") as shard:
+    async with kind.open(tmp_path / "shard") as shard:
         yield shard
 
 
@@ -216,7 +306,10 @@ async def test_a_filter_finds_what_it_holds_of(shard: Shard) -> None:
     assert await found(shard, query(filter=where)) == [["a", "c"]]
 
 
-async def test_words_find_items_with_a_similarity_to_each_embedding(shard: Shard) -> None:
+async def test_words_find_items_with_a_similarity_to_each_embedding(
+    shard: Shard, kind: Kind
+) -> None:
+    """An engine without words says so in its answer."""
     tea = replace(text_item("a", 1), content=TextContent("a cup of tea"))
     await store(shard, tea, text_item("b", 2))
 
@@ -226,6 +319,9 @@ async def test_words_find_items_with_a_similarity_to_each_embedding(shard: Shard
 
     words = answer.keyword_found
     assert words is not None
+    if not kind.finds_words:
+        assert (words.state, list(words.hits)) == (KeywordState.DISABLED, [])
+        return
     assert words.state is KeywordState.SEARCHED
     assert [hit.item_id for hit in words.hits] == ["a"]
     assert words.hits[0].score > 0
@@ -257,18 +353,18 @@ async def test_items_are_read_whole_bare_or_with_encodings(shard: Shard) -> None
         assert type(read.tokens) is type(item.encoding.tokens)
 
 
-@pytest.mark.parametrize("kind", SHARDS)
 async def test_a_damaged_item_is_refused_by_name_and_keeps_no_other_from_being_found(
-    kind: str, tmp_path: Path
+    kind: Kind, tmp_path: Path
 ) -> None:
     """Another write repairs it."""
-    folder, key = tmp_path / "shard", item_key(INDEX, "b")
-    async with SHARDS[kind](folder) as shard:
+    folder = tmp_path / "shard"
+    async with kind.open(folder) as shard:
         await store(shard, *(text_item(item_id, 1) for item_id in "abc"))
-    overwrite(folder, "items", key, stored_value(folder, "items", key)[:-1] + b"?")
+    kind.damage(folder, "b")
 
-    async with SHARDS[kind](folder) as shard:
-        assert await found(shard, query()) == [["a", "c"]]
+    async with kind.open(folder) as shard:
+        finds = ["a", "b", "c"] if kind.finds_damaged else ["a", "c"]
+        assert await found(shard, query()) == [finds]
         with pytest.raises(errors.ItemCorrupt) as caught:
             await shard.get(ItemsQuery(INDEX, ["b"]), soon())
         assert caught.value.metadata["item_id"] == "b"

@@ -14,6 +14,7 @@ from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.inference_cost import InferenceCost, cost_from_proto
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.model_io.inference.served_model import ServedModel
 from tandem.model_io.repository.manifest import JOINT_ENCODER, Manifest
@@ -176,10 +177,11 @@ async def test_probabilities_follow_the_calibration(
     calibration = ProbabilityCalibration(scale=0.5, bias=-2.0)
     with ThreadPoolExecutor(1) as threads:
         store = ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES)
+        turns = CallerTurns(threads, 1)
         reranker = ModelReranker(
             tiny_served,
-            lambda: store,
-            CallerTurns(threads, 1),
+            CandidateReader(lambda: store, turns, tiny_manifest.fingerprint),
+            turns,
             cache_bytes=1 << 20,
             calibration_of=lambda _: calibration,
         )
@@ -189,4 +191,4 @@ async def test_probabilities_follow_the_calibration(
                 expected = calibration.probability(found.match_logit)
                 assert found.match_probability == pytest.approx(expected, abs=1e-6)
                 assert expected < 0.45
-        reranker.close()
+        store.close()

@@ -17,6 +17,7 @@ from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.deadline import Deadline
 from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.model_io.inference.served_model import ServedModel
 from tandem.model_io.repository.manifest import Manifest
@@ -146,18 +147,20 @@ async def test_before_the_store_exists_the_service_waits(
     """check() raises a retryable error, and a call that comes too early gets the same one."""
     path = tmp_path / "shard"
     with ThreadPoolExecutor(1) as threads:
-        reranker = ModelReranker(
-            tiny_served,
+        turns = CallerTurns(threads, 1)
+        candidates = CandidateReader(
             lambda: ItemStore.open(path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
-            CallerTurns(threads, 1),
+            turns,
+            fingerprint,
         )
+        reranker = ModelReranker(tiny_served, candidates, turns)
         with pytest.raises(errors.ServiceUnavailable):
             await reranker.check()
         ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES).close()
 
         await reranker.check()
 
-        reranker.close()
+        await candidates.close()
     async with served(tiny_served, path, warm=False) as stub:
         code, error = await refusal(stub, request(["i-0"], fingerprint))
     assert code is grpc.StatusCode.UNAVAILABLE
@@ -175,7 +178,9 @@ async def test_without_triton_the_model_is_unavailable(
         with ThreadPoolExecutor(2) as threads:
             write_store(tmp_path / "shard", tiny_manifest)
             store = ItemStore.open(tmp_path / "shard", 0, 1, readonly=True, map_bytes=MAP_BYTES)
-            reranker = ModelReranker(model, lambda: store, CallerTurns(threads, 2))
+            turns = CallerTurns(threads, 2)
+            candidates = CandidateReader(lambda: store, turns, tiny_manifest.fingerprint)
+            reranker = ModelReranker(model, candidates, turns)
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(reranker.check(), 60)
             scoring = reranker.score(
@@ -185,6 +190,6 @@ async def test_without_triton_the_model_is_unavailable(
             )
             with pytest.raises(errors.ModelUnavailable):
                 await asyncio.wait_for(scoring, 60)
-            reranker.close()
+            store.close()
     finally:
         await triton.close()

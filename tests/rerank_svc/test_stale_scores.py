@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.contract.content import ImageTokens
 from tandem.contract.inference_cost import InferenceCost
-from tandem.local.item_store.item_store import ItemStore, StoredTokens
+from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.model_io.inference.joined_scoring import JoinedScoring
 from tandem.model_io.inference.model_runner import Inferred
 from tandem.model_io.inference.served_model import ServedModel
+from tandem.stages.candidate_store import StoredTokens
 from tandem.stages.item_write import Delete, Upsert
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
@@ -217,7 +219,8 @@ def shard_at(
     store = store_class.open(path, 0, 1, map_bytes=64 << 20)
     reads, model = SteppedReads(), SteppedModel()
     turns = CallerTurns(reads, 1_000)  # so that each read is there to be stepped
-    reranker = ModelReranker(cast(ServedModel, model), lambda: store, turns, cache_bytes=1 << 20)
+    candidates = CandidateReader(lambda: store, turns, model.manifest.fingerprint)
+    reranker = ModelReranker(cast(ServedModel, model), candidates, turns, cache_bytes=1 << 20)
 
     async def start() -> tuple[AsyncExitStack, Shard]:
         exits = AsyncExitStack()
@@ -235,7 +238,7 @@ def shard_at(
             yield shard, runner
         finally:
             runner.run(exits.aclose())
-            reranker.close()
+            store.close()
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,18 @@ def item_key(index_id: str, item_id: str) -> bytes:
 
 def pack_item(key: bytes, item: ItemRecord, sequence: int) -> bytes:
     """Returns the value to store under the key."""
-    content = content_bytes(item.content)
+    return _packed(key, item, sequence, content_bytes(item.content))
+
+
+def pack_apart(key: bytes, item: ItemRecord, sequence: int) -> tuple[bytes, bytes]:
+    """Returns a record without content, and the content, for an engine that reads them apart.
+
+    Each has its checksum. `sequence` may be any number that no other write of the item has.
+    """
+    return _packed(key, item, sequence, b""), seal(key, content_bytes(item.content))
+
+
+def _packed(key: bytes, item: ItemRecord, sequence: int, content: bytes) -> bytes:
     match item.encoding.tokens:
         case TextTokens(ids):
             tokens = np.ascontiguousarray(ids, dtype="<i4")
@@ -123,7 +134,7 @@ class RecordView:
 
     def __init__(self, item_id: str, key: bytes, value: bytes | memoryview) -> None:
         """Verifies the value; raises ItemCorrupt if it is not what was written under the key."""
-        self.item_id = item_id
+        self.item_id, self._key = item_id, key
         try:
             payload = unseal(key, value)
             magic, version = _PREFIX.unpack_from(payload)
@@ -186,24 +197,31 @@ class RecordView:
             np.frombuffer(self._tokens, dtype="<f2").astype(np.float16).reshape(shape)
         )
 
+    def encoding(self) -> Encoding:
+        return Encoding(self.embedding(), self.tokens())
+
     def text(self) -> str:
         """Returns the content of a text; empty for a picture, whose content is not copied."""
         return str(self._content, "utf-8") if self._kind is TextContent else ""
 
-    def content(self) -> Content:
-        """Returns the content as it was ingested."""
-        content = bytes(self._content)
+    def content(self, apart: bytes | None = None) -> Content:
+        """Returns the content as it was ingested; `apart` is its value from `pack_apart`."""
+        try:
+            content = bytes(self._content if apart is None else unseal(self._key, apart))
+        except ChecksumMismatch as error:
+            raise ItemCorrupt(item_id=self.item_id, why=f"its content: {error}") from error
         if self._kind is RegionContent:
             return RegionContent.unpacked(content)
         if self._kind is TextContent:
             return TextContent(content.decode())
         return ImageContent(content)
 
-    def item(self) -> ItemRecord:
+    def item(self, content: bytes | None = None) -> ItemRecord:
+        """Returns the whole item; `content` as in `content()`."""
         return ItemRecord(
             self.item_id,
-            self.content(),
-            Encoding(self.embedding(), self.tokens()),
+            self.content(content),
+            self.encoding(),
             self.attributes(),
         )
 

@@ -26,7 +26,7 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from tandem.contract.content import Content, Modality, Tokens
+from tandem.contract.content import Modality
 from tandem.contract.filtering.attributes import Attributes
 from tandem.errors import (
     EmbeddingInvalid,
@@ -51,6 +51,7 @@ from tandem.local.item_store.item_record import RecordView, item_key, item_versi
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT, RequestLog
 from tandem.local.item_store.verdict import CheckDepth, verify_in_child
+from tandem.stages.candidate_store import StoredContent, StoredTokens
 from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.items import ItemRecord
 
@@ -89,22 +90,6 @@ class StoredEmbedding:
     attributes: Attributes = field(default_factory=dict)
     text: str = ""
     """The content of a text; empty for a picture."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredTokens:
-    """Holds what a rerank needs of one item, and the version that identifies its write."""
-
-    tokens: Tokens
-    version: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredContent:
-    """Holds one item's content, and the version that identifies its write."""
-
-    content: Content
-    version: int
 
 
 class ItemStore:

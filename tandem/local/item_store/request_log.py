@@ -43,7 +43,7 @@ class RequestLog:
         if value is None:
             return None
         digest, sequence, deleted_count = json.loads(_unsealed(key, value))
-        if digest != _digest(write).hex():
+        if digest != write_digest(write).hex():
             raise RequestIdReused(request_id=write.request_id)
         return Committed(sequence, deleted_count, is_repeat=True)
 
@@ -52,7 +52,7 @@ class RequestLog:
         if not write.request_id:
             return
         key = write.request_id.encode()
-        answer = [_digest(write).hex(), committed.sequence, committed.deleted_count]
+        answer = [write_digest(write).hex(), committed.sequence, committed.deleted_count]
         txn.put(key, seal_json(key, answer), db=self._files.requests)
         with txn.cursor(self._files.request_order) as cursor:
             number = int.from_bytes(cursor.key()) + 1 if cursor.last() else 1
@@ -78,7 +78,7 @@ def _unsealed(key: bytes, value: bytes | memoryview) -> bytes:
         raise ItemCorrupt(item_id=f"(request {key!a})", why=str(error)) from error
 
 
-def _digest(write: ItemWrite) -> bytes:
+def write_digest(write: ItemWrite) -> bytes:
     """Returns a hash of all but the request id, equal for two attempts at one write.
 
     Embeddings and tokens are left out. They follow from content and model, but encoding the

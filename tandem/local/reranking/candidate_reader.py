@@ -5,12 +5,13 @@ from typing import TypeVar
 
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.errors import ModelMismatch, ServiceUnavailable
-from tandem.local.item_store.item_store import ItemStore, StoredContent, StoredTokens
+from tandem.local.item_store.item_store import ItemStore
+from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredTokens
 
 T = TypeVar("T")
 
 
-class CandidateReader:
+class CandidateReader(CandidateStore):
     """Reads items of indexes of one model."""
 
     def __init__(
@@ -27,7 +28,7 @@ class CandidateReader:
         if self._store is None:
             self._store = await self._turns.run(self._open_store)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes the store; no call may be in flight."""
         if self._store is not None:
             self._store.close()
@@ -35,11 +36,7 @@ class CandidateReader:
     async def versions(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, int]:
-        """Returns the versions of the items that exist.
-
-        Raises IndexNotFound, ItemCorrupt, ServiceUnavailable, and ModelMismatch if the caller's or
-        the served model is not the index's; so do `tokens` and `contents`.
-        """
+        """Returns the versions of the items that exist."""
         return await self._read(
             lambda store: store.read_versions(index_id, item_ids), index_id, fingerprint, item_ids
         )

@@ -18,8 +18,6 @@ from tandem.contract.content import Content, ImageContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import ImageTooLarge, ImageUnreadable
-from tandem.local.item_store.item_store import StoredContent
-from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.metrics import count_cost
 from tandem.model_io.inference.model_runner import ImageTokenArray
 from tandem.model_io.inference.served_model import ServedModel
@@ -27,6 +25,7 @@ from tandem.model_io.pictures.heif_reader import HeifReader
 from tandem.model_io.pictures.image import decode_image, decoding_bytes
 from tandem.model_io.pictures.image_rules import ImageRules
 from tandem.model_io.repository.priority import Priority
+from tandem.stages.candidate_store import CandidateStore, StoredContent
 
 _NAME = "image_tokens"
 # Without the array's values and the ids.
@@ -48,7 +47,7 @@ class PictureTokens:
 
     def __init__(
         self,
-        reader: CandidateReader,
+        reader: CandidateStore,
         turns: CallerTurns,
         cache_bytes: int,
         heif: HeifReader | None = None,

@@ -18,8 +18,6 @@ from tandem.errors import (
     TandemError,
     TokensInvalid,
 )
-from tandem.local.item_store.item_store import ItemStore, StoredTokens
-from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.match_logit_cache import PairKey, make_cache, query_digest
 from tandem.local.reranking.metrics import count_cost
 from tandem.local.reranking.pair import Pair, QueryPairs
@@ -30,6 +28,7 @@ from tandem.model_io.inference.served_model import ServedModel
 from tandem.model_io.pictures.heif_reader import HeifReader
 from tandem.model_io.repository.model_version import FIRST_VERSION
 from tandem.model_io.repository.served_functions import TokenSource
+from tandem.stages.candidate_store import CandidateStore, StoredTokens
 from tandem.stages.reranking import Candidates, GivenCandidates, Match, ScoredBatch, ScoreQuery
 
 
@@ -53,12 +52,12 @@ _PairName = tuple[bytes, str]  # Within one call: a query's digest and an item's
 
 
 class ModelReranker:
-    """Scores candidates from one shard's item store."""
+    """Scores candidates that one shard stores."""
 
     def __init__(
         self,
         model: ServedModel,
-        open_store: Callable[[], ItemStore],
+        candidates: CandidateStore,
         turns: CallerTurns,
         *,
         cache_bytes: int = 0,
@@ -67,26 +66,22 @@ class ModelReranker:
         serving_version: Callable[[], int] = lambda: FIRST_VERSION,
         heif: HeifReader | None = None,
     ) -> None:
-        """Retries `open_store` until it succeeds, because index_svc may create the store later.
+        """Reads `candidates`, whose owner closes them.
 
         Caches up to `cache_bytes` of match logits, and up to `token_cache_bytes` of image tokens of
-        a model that recomputes them. `calibration_of` returns the calibration of a
-        model version; without one a score has no probability. Rerankers of one
-        `model` score a query's pairs together.
+        a model that recomputes them. `calibration_of` returns the calibration of a model version;
+        without one a score has no probability. Rerankers of one `model` score a query's pairs
+        together.
         """
         self._model = model
-        self._reader = CandidateReader(open_store, turns, model.manifest.fingerprint)
+        self._reader = candidates
         self._cache = make_cache(cache_bytes)
         self._pictures = PictureTokens(self._reader, turns, token_cache_bytes, heif)
         self._calibration_of = calibration_of
         self._serving_version = serving_version
 
-    def close(self) -> None:
-        """Closes the store; no call may be in flight."""
-        self._reader.close()
-
     async def open(self) -> None:
-        """Opens the store; raises what `open_store` raises."""
+        """Opens the store of the candidates; raises ServiceUnavailable."""
         await self._reader.open()
 
     async def check(self) -> None:

@@ -15,11 +15,11 @@ from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
 from tandem.local.shard.description import index_parts, index_summaries
 from tandem.local.shard.metrics import STAGE_DURATION
-from tandem.local.shard.shard import MAX_READ_BYTES, StoredShard
+from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.short_searches import ShortSearches
 from tandem.platform.files.shared_lock import LockBusy
 from tandem.stages.item_write import Committed, Delete, Upsert
-from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.items import MAX_READ_BYTES, Deleted, FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard import Shard

@@ -42,7 +42,7 @@ from tandem.local.shard.upkeep.record_check import RecordCheck, take_out, take_o
 from tandem.local.shard.upkeep.snapshot_schedule import SnapshotSchedule
 from tandem.local.shard.upkeep.tuning_file import TuningFile
 from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
-from tandem.stages.items import Deleted, ItemRecord
+from tandem.stages.items import MAX_READ_BYTES, Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from tandem.local.shard.keywords.keyword_build import KeywordBuild
 
 log = get_logger()
-
-MAX_READ_BYTES = 16 * 2**20
-"""The most bytes of records to read at once, unless a single one has more."""
 
 _DROP_COUNT = 256
 

@@ -102,5 +102,5 @@ async def reranker_of(
             yield reranker
         finally:
             threads.shutdown()
-            reranker.close()
+            await reader.close()
             await client.close()

@@ -20,6 +20,7 @@ from tandem.contract.content import (
     Tokens,
 )
 from tandem.local.item_store.item_store import ItemStore
+from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.local_reranker import LocalReranker
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.model_io.inference.served_model import ServedModel
@@ -94,10 +95,16 @@ async def served(
 ) -> AsyncIterator[RerankServiceStub]:
     """Serves a reranker that reads the store at the path; yields a stub that calls it."""
     with ThreadPoolExecutor(2) as threads:
+        turns = CallerTurns(threads, 2)
+        candidates = CandidateReader(
+            lambda: ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
+            turns,
+            model.manifest.fingerprint,
+        )
         reranker = ModelReranker(
             model,
-            lambda: ItemStore.open(store_path, 0, 1, readonly=True, map_bytes=MAP_BYTES),
-            CallerTurns(threads, 2),
+            candidates,
+            turns,
             cache_bytes=cache_bytes,
             token_cache_bytes=token_cache_bytes,
         )
@@ -106,7 +113,7 @@ async def served(
                 yield stub
         finally:
             threads.shutdown()
-            reranker.close()
+            await candidates.close()
 
 
 def undescribed() -> NoReturn:

@@ -26,7 +26,6 @@ from tandem.errors import (
     QueryContentMissing,
     TandemError,
 )
-from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.match_logit_cache import PairKey, make_cache
 from tandem.local.reranking.metrics import count_cost
 from tandem.local.reranking.picture_tokens import PictureKey
@@ -36,6 +35,7 @@ from tandem.local.reranking.remote.remote_scorer import RemoteScorer
 from tandem.local.reranking.remote.shapes import Document
 from tandem.local.reranking.remote.stored_documents import StoredDocuments
 from tandem.model_io.repository.model_version import FIRST_VERSION
+from tandem.stages.candidate_store import CandidateStore
 from tandem.stages.reranking import Candidates, GivenCandidates, Match, ScoredBatch, ScoreQuery
 
 # The logit of an item that is gone, or that cannot be sent to the API.
@@ -72,7 +72,7 @@ class HttpReranker:
         self,
         scorer: RemoteScorer,
         endpoint: RemoteEndpoint,
-        reader: CandidateReader,
+        reader: CandidateStore,
         documents: StoredDocuments,
         *,
         canary: RemoteCanary,
@@ -89,10 +89,6 @@ class HttpReranker:
         self._calibration = calibration
         # No more batches are read than are sent.
         self._batches = asyncio.Semaphore(endpoint.max_request_count)
-
-    def close(self) -> None:
-        """Closes the store; no call may be in flight."""
-        self._reader.close()
 
     async def check(self) -> None:
         """Opens the store and checks the canary; raises a TandemError if either fails."""

@@ -13,12 +13,12 @@ from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.regions import RegionContent
 from tandem.errors import ImageTooLarge, ImageUnreadable
-from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.picture_tokens import PictureKey
 from tandem.local.reranking.remote.pictures import data_uri
 from tandem.local.reranking.remote.shapes import Document
 from tandem.model_io.pictures.heif_reader import HeifReader
 from tandem.model_io.pictures.image import decoding_bytes
+from tandem.stages.candidate_store import CandidateStore
 
 _NAME = "remote_documents"
 # Without the texts and the ids.
@@ -32,7 +32,7 @@ class StoredDocuments:
 
     def __init__(
         self,
-        reader: CandidateReader,
+        reader: CandidateStore,
         turns: CallerTurns,
         picture_side: int,
         *,

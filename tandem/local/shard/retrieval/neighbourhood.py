@@ -10,7 +10,7 @@ Shapes: V embeddings (the query, then candidates), P pool, L pillars, C neighbou
 
 import numpy as np
 
-from tandem.local.shard.retrieval.arrays import F32, I64
+from tandem.local.shard.retrieval.arrays import F32
 from tandem.local.shard.retrieval.modality_index import ModalityIndex
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery
 
@@ -32,25 +32,7 @@ def neighbourhood(part: ModalityIndex, query: ShardNeighbourQuery) -> ModalityNe
         near = part.near_each(query.nodes[1:], fetched_count, effort=_EFFORT)
         rows_P = np.concatenate([rows_P, np.setdiff1d(near, rows_P, assume_unique=True)])
     pool_PD = part.rows.gather(rows_P) if len(rows_P) else _none(part.rows.dimension)
-    similarities_VP = query.nodes @ pool_PD.T
-    places_VC = _nearest(similarities_VP, query.neighbour_k)
-    return ModalityNeighbours(
-        pool_PD[: query.pillar_k],
-        rows_P[places_VC],
-        np.take_along_axis(similarities_VP, places_VC, axis=1),
-    )
-
-
-def _nearest(similarities_VP: F32, count: int) -> I64:
-    """Returns int64 [V, C]: the places of each row's highest values, best first."""
-    pool_count = similarities_VP.shape[1]
-    if count >= pool_count:
-        return np.argsort(-similarities_VP, axis=1, kind="stable")
-    found_VC = np.argpartition(-similarities_VP, count - 1, axis=1)[:, :count]
-    found_VC.sort(axis=1)  # so that equal ones keep the pool's order
-    order_VC = np.argsort(-np.take_along_axis(similarities_VP, found_VC, axis=1), kind="stable")
-    places_VC: I64 = np.take_along_axis(found_VC, order_VC, axis=1)
-    return places_VC
+    return ModalityNeighbours.within(query, pool_PD, rows_P)
 
 
 def _none(dimension: int) -> F32:

@@ -1,0 +1,99 @@
+"""Chooses the outside engine that stores and searches a shard's items, by the settings.
+
+An engine is a package in this folder, which is imported only where the settings name it: its client
+comes with an extra.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tandem.chassis.serve.service import ServiceSettings
+from tandem.chassis.settings import AT_LEAST_0, SettingsError, setting
+from tandem.installation import PackageMissing, missing_package
+from tandem.stages.candidate_store import CandidateStore
+from tandem.stages.shard import Shard
+
+LMDB = "lmdb"
+ENGINES = (LMDB, "pgvector")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineSettings(ServiceSettings):
+    """Names where a shard's items are; index_svc and rerank_svc have the same."""
+
+    engine: str = setting(
+        "what stores the items: lmdb (a folder on index_svc's disk) or pgvector (Postgres)",
+        default=LMDB,
+    )
+    engine_url: str = setting(
+        "how to reach the engine, password included; required unless the engine is lmdb",
+        default="",
+        secret=True,
+    )
+    engine_namespace: str = setting(
+        "schema of this shard's tables in the engine",
+        default="tandem",
+    )
+    engine_connection_count: int = setting("most connections to the engine at once", default=16)
+    shard_number: int = setting("number of this shard, from 0", within=AT_LEAST_0)
+    shard_count: int = setting("number of shards")
+
+    def check_store(self, prefix: str, store_path: str) -> None:
+        """Raises SettingsError, with the variables' `prefix`, unless the store is named."""
+        if self.engine not in ENGINES:
+            raise SettingsError(f"{prefix}ENGINE is {self.engine!r}: set {', '.join(ENGINES)}")
+        needed, value = (
+            ("STORE_PATH", store_path) if self.engine == LMDB else ("ENGINE_URL", self.engine_url)
+        )
+        if not value:
+            raise SettingsError(f"{prefix}{needed} is not set; the engine {self.engine} needs it")
+
+
+class EngineShard(Shard, Protocol):
+    """A shard in an outside engine, over connections of this process."""
+
+    async def open(self) -> None:
+        """Connects, and makes the namespace where it is missing.
+
+        Raises ServiceUnavailable, with the engine's reason, until it succeeds, and StoreRefused
+        where a namespace is another shard's or of another version.
+        """
+        ...
+
+    async def check(self) -> None:
+        """Raises ServiceUnavailable, with the engine's reason, while it does not answer."""
+        ...
+
+    async def close(self) -> None:
+        """Closes the connections; no call may be in flight."""
+        ...
+
+
+class IndexEngine(Protocol):
+    """Makes what the services use of an engine; nothing connects yet."""
+
+    def shard(self) -> EngineShard:
+        """Returns the shard, for index_svc."""
+        ...
+
+    def candidates(self, fingerprint: str) -> CandidateStore:
+        """Returns the candidates of indexes of the served model, for rerank_svc."""
+        ...
+
+
+def index_engine(settings: EngineSettings) -> IndexEngine | None:
+    """Returns the outside engine of the settings, None for lmdb.
+
+    Raises SettingsError for an engine whose client is not installed.
+    """
+    if settings.engine == LMDB:
+        return None
+    try:
+        # Here, because each engine's client is an extra of its own.
+        from tandem.remote.pgvector.engine import PgvectorEngine
+    except ModuleNotFoundError as error:
+        missing = PackageMissing(f"the engine {settings.engine}", missing_package(error))
+        raise SettingsError(str(missing)) from error
+    return PgvectorEngine(settings)

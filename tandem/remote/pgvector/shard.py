@@ -1,0 +1,203 @@
+"""Serves one shard in Postgres as a stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from psycopg import sql
+
+from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.index_description import IndexPart, IndexSummary
+from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
+from tandem.contract.search_path import KeywordState
+from tandem.local.shard.metrics import STAGE_DURATION
+from tandem.remote.index_engine import EngineSettings, EngineShard
+from tandem.remote.pgvector.connections import Connection, Connections
+from tandem.remote.pgvector.searches import INDEX_TYPE, index_row, neighbours, searched
+from tandem.remote.pgvector.tables import Tables, record_of
+from tandem.remote.pgvector.writes import committed, dropped
+from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.items import MAX_READ_BYTES, Deleted, FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.retrieval import ShardDescription, ShardQuery
+from tandem.stages.shard_answer import ShardAnswer
+
+_CHECK_SECONDS = 3.0
+
+_BYTES = "SELECT id, octet_length(head) + octet_length(content) FROM {items} WHERE id = ANY(%s)"
+_ROWS = "SELECT id, head, {content} FROM {items} WHERE id = ANY(%s)"
+_IDS = "SELECT id FROM {items} WHERE id > %s ORDER BY id LIMIT %s"
+_LIST = """
+SELECT id, fingerprint, text_count, image_count FROM {indexes}
+WHERE id > %(after)s AND (%(is_all)s OR id = ANY(%(among)s)) ORDER BY id LIMIT %(limit)s
+"""
+
+
+class PgvectorShard(EngineShard):
+    """A shard in Postgres."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._place = settings.shard_number, settings.shard_count
+        self._connections = Connections(settings.engine_url, settings.engine_connection_count)
+        self._tables = Tables(settings.engine_namespace)
+
+    async def open(self) -> None:
+        """Connects, and makes the tables where they are missing."""
+        await self._connections.run(
+            lambda connection: self._tables.make(connection, *self._place),
+            Deadline.after(_CHECK_SECONDS),
+            "the check of the tables",
+        )
+
+    async def check(self) -> None:
+        """Reads the shard's row again; raises ServiceUnavailable."""
+        await self.open()
+
+    async def close(self) -> None:
+        """Closes the connections; no call may be in flight."""
+        await self._connections.close()
+
+    async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
+        """Returns the nearest items to each of the query's embeddings."""
+        start_time = time.perf_counter()
+        with STAGE_DURATION.labels("search").time():
+            answer = await self._connections.run(
+                lambda connection: searched(self._tables, connection, query, deadline),
+                deadline,
+                "a search",
+            )
+        return replace(answer, search_seconds=time.perf_counter() - start_time)
+
+    async def find_neighbours(
+        self, query: ShardNeighbourQuery, deadline: Deadline
+    ) -> ShardNeighbours:
+        """Returns the neighbours among the items nearest to the query and to each candidate."""
+        with STAGE_DURATION.labels("neighbours").time():
+            return await self._connections.run(
+                lambda connection: neighbours(self._tables, connection, query),
+                deadline,
+                "the search for neighbours",
+            )
+
+    async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
+        """Returns the first items of the query, as many as the shard reads at once."""
+        with STAGE_DURATION.labels("read").time():
+            return await self._connections.run(
+                partial(self._get, query), deadline, "the reading of items"
+            )
+
+    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
+        """Stores or deletes all items or none, durable and searchable."""
+        with STAGE_DURATION.labels("commit").time():
+            return await self._connections.run(
+                lambda connection: committed(self._tables, connection, write),
+                deadline,
+                "a write",
+                # Whether a write is on disk whose answer was lost, its request id alone tells.
+                may_repeat=bool(write.request_id),
+            )
+
+    async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
+        """Deletes the whole index."""
+        check_index_id(index_id)
+        return await self._connections.run(
+            lambda connection: dropped(self._tables, connection, index_id),
+            deadline,
+            "the deletion of an index",
+            may_repeat=False,
+        )
+
+    async def list_item_ids(
+        self, index_id: str, after: str, max_count: int, deadline: Deadline
+    ) -> Sequence[str]:
+        """Returns ids after that one, in byte order."""
+        check_index_id(index_id)
+        check_batch_size("item_ids", max_count, MAX_PAGE_SIZE)
+        if after:
+            check_item_id(after)
+
+        async def listed(connection: Connection) -> Sequence[str]:
+            await index_row(self._tables, connection, index_id)
+            rows = await self._rows(connection, _IDS, [after, max_count], index_id)
+            return [item_id for (item_id,) in rows]
+
+        return await self._connections.run(listed, deadline, "the listing of ids")
+
+    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
+        """Returns the state of the index."""
+        check_index_id(index_id)
+        index = await self._connections.run(
+            lambda connection: index_row(self._tables, connection, index_id),
+            deadline,
+            "the description of an index",
+        )
+        parts = [
+            IndexPart(modality=each, item_count=index.item_count(each), index_type=INDEX_TYPE)
+            for each in Modality
+        ]
+        return ShardDescription(index.fingerprint, index.dimension, parts, KeywordState.DISABLED)
+
+    async def list_indexes(
+        self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
+    ) -> Sequence[IndexSummary]:
+        """Returns the indexes after that id, in byte order; only of `index_ids` if there are."""
+        check_batch_size("indexes", max_count, MAX_PAGE_SIZE)
+        if index_ids:
+            check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)
+        among = list(index_ids)
+        values = {"after": after, "is_all": not among, "among": among, "limit": max_count}
+        rows = await self._connections.run(
+            lambda connection: self._rows(connection, _LIST, values),
+            deadline,
+            "the listing of indexes",
+        )
+        return [IndexSummary(*row) for row in rows]
+
+    async def _get(self, query: ItemsQuery, connection: Connection) -> FetchedItems:
+        index_id = query.index_id
+        index = await index_row(self._tables, connection, index_id)
+        sizes = dict(await self._rows(connection, _BYTES, [list(query.item_ids)], index_id))
+        left_bytes = min(query.max_bytes or MAX_READ_BYTES, MAX_READ_BYTES)
+        read: list[str] = []
+        for item_id in query.item_ids:
+            if read and sizes.get(item_id, 0) > left_bytes:
+                break
+            left_bytes -= sizes.get(item_id, 0)
+            read.append(item_id)
+        content = sql.SQL("content" if query.content_included else "NULL")
+        rows = await self._rows(connection, _ROWS, [read], index_id, content=content)
+        found = {item_id: parts for item_id, *parts in rows}
+        items = {
+            item_id: _fetched(query, item_id, *found[item_id])
+            for item_id in read
+            if item_id in found
+        }
+        return FetchedItems(items, len(read), index.fingerprint if query.encodings_included else "")
+
+    async def _rows(
+        self,
+        connection: Connection,
+        statement: str,
+        values: Sequence[object] | Mapping[str, object],
+        index_id: str = "",
+        **parts: sql.Composable,
+    ) -> Sequence[tuple[Any, ...]]:
+        found = await connection.execute(
+            self._tables.of(statement, index_id, **parts), values, binary=True
+        )
+        return await found.fetchall()
+
+
+def _fetched(query: ItemsQuery, item_id: str, head: bytes, content: bytes | None) -> FetchedItem:
+    record = record_of(query.index_id, item_id, head)
+    return FetchedItem(
+        None if content is None else record.content(content),
+        record.attributes(),
+        record.encoding() if query.encodings_included else None,
+    )
