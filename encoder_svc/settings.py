@@ -12,7 +12,9 @@ class EncoderSettings(ServiceSettings):
 
     address: str = setting("host:port to listen on", default="127.0.0.1:7410")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7510)
-    triton_address: str = setting("host:port of Triton's gRPC endpoint")
+    triton_address: str = setting(
+        "host:port of Triton's gRPC endpoint, or ipv4:host:port,host:port of several"
+    )
     triton_tls: bool = setting(
         "whether to call Triton with the certificates of TLS_…",
         default=False,

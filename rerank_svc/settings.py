@@ -15,7 +15,8 @@ class RerankSettings(EngineSettings):
     address: str = setting("host:port to listen on", default="127.0.0.1:7430")
     metrics_port: int = setting("port of /metrics, /live and /ready", default=7530)
     triton_address: str = setting(
-        "host:port of Triton's gRPC endpoint; required unless RERANK_REMOTE_URL is set",
+        "host:port of Triton's gRPC endpoint, or ipv4:host:port,host:port of several; required "
+        "unless RERANK_REMOTE_URL is set",
         default="",
     )
     triton_tls: bool = setting(
