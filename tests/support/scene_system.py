@@ -1,6 +1,6 @@
 """Runs a command next to a whole Tandem with an index of emoji scenes, for integrations' tests.
 
-    .venv/bin/python tests/support/scene_system.py COMMAND ...
+    .venv/bin/python -P tests/support/scene_system.py COMMAND ...
 
 Every process is on a free port of loopback, behind TLS and tokens. The command finds the system by
 the variable TANDEM_SCENE_SYSTEM, a JSON object with the fields of `SceneSystem`.
@@ -134,5 +134,5 @@ def main(command: list[str]) -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        sys.exit("usage: python tests/support/scene_system.py COMMAND ...")
+        sys.exit("usage: python -P tests/support/scene_system.py COMMAND ...")
     sys.exit(main(sys.argv[1:]))
