@@ -23,6 +23,8 @@ from tandem.platform.files.private_files import keep_files_private
 
 async def main(settings: OrchestratorSettings) -> None:
     """Serves until a signal stops it."""
+    if settings.shard_map_file:
+        sys.exit("merged_svc: ORCHESTRATOR_SHARD_MAP_FILE needs shards outside this process")
     # Before the first channel, as prepare() does: children check the stores.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     keep_files_private()

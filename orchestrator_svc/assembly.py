@@ -47,6 +47,11 @@ class Servicers:
         add_ContentServiceServicer_to_server(self.content, server)
         add_ModelServiceServicer_to_server(self.model, server)
 
+    def switch(self, orchestrator: Orchestrator) -> None:
+        """Has new calls answered by the orchestrator; calls in flight end on the one before."""
+        for servicer in (self.search, self.model, self.content):
+            servicer.orchestrator = orchestrator
+
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
@@ -64,7 +69,10 @@ class Downstream:
     checks: Mapping[str, Check]
     """By service: "encoder", "index-0", "rerank-0" and on."""
     channels: Sequence[grpc.aio.Channel]
-    """To close at the end."""
+
+    async def close(self) -> None:
+        for channel in self.channels:
+            await channel.close()
 
 
 def downstream(

@@ -38,7 +38,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     def __init__(
         self, orchestrator: Orchestrator, deadline: CallDeadline, content_budget: ContentBudget
     ) -> None:
-        self._orchestrator = orchestrator
+        self.orchestrator = orchestrator
         self._deadline = deadline
         self._content_budget = content_budget
 
@@ -47,8 +47,8 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     ) -> pb.FetchItemsResponse:
         """Returns the items that exist, in the order of the ids."""
         self._content_budget.hold_for(context)
-        async with self._orchestrator.index_list.naming():
-            found = await self._orchestrator.stored_items.fetch(
+        async with self.orchestrator.index_list.naming():
+            found = await self.orchestrator.stored_items.fetch(
                 request.index_id, request.item_ids, self._deadline.of_search(context)
             )
         return pb.FetchItemsResponse(
@@ -68,8 +68,8 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     ) -> pb.ListItemsResponse:
         """Returns one page of ids."""
         size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
-        async with self._orchestrator.index_list.naming():
-            item_ids, last = await self._orchestrator.stored_items.page(
+        async with self.orchestrator.index_list.naming():
+            item_ids, last = await self.orchestrator.stored_items.page(
                 request.index_id, request.page_token, size, self._deadline.of_search(context)
             )
         return pb.ListItemsResponse(item_ids=item_ids, next_page_token=last)
@@ -82,7 +82,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         contents = await converted(
             lambda: [_or_error(content_from_proto, each) for each in request.contents]
         )
-        made = await self._orchestrator.documents.embed(
+        made = await self.orchestrator.documents.embed(
             contents,
             truncation_policy_from_proto(request.truncation_policy),
             self._deadline.of_search(context),
@@ -100,7 +100,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         """Returns each document's score or error."""
         query = await converted(partial(document_query_from_proto, request))
         return scored_to_proto(
-            await self._orchestrator.score_documents(query, self._deadline.of_search(context))
+            await self.orchestrator.score_documents(query, self._deadline.of_search(context))
         )
 
 

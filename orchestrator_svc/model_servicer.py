@@ -12,7 +12,7 @@ class SearchModelServicer(model_service_pb2_grpc.ModelServiceServicer):
     """Describes the encoder's model, with the cross-encoder's rules if that is available."""
 
     def __init__(self, orchestrator: Orchestrator, deadline: CallDeadline) -> None:
-        self._orchestrator = orchestrator
+        self.orchestrator = orchestrator
         self._deadline = deadline
 
     async def DescribeModel(
@@ -21,5 +21,5 @@ class SearchModelServicer(model_service_pb2_grpc.ModelServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> model_service_pb2.DescribeModelResponse:
         """Describes the encoder's model, with the rules of the first rerank_svc that answers."""
-        model = await self._orchestrator.describe_model(self._deadline.of_call(context))
+        model = await self.orchestrator.describe_model(self._deadline.of_call(context))
         return model_service_pb2.DescribeModelResponse(model=model_to_proto(model))

@@ -30,7 +30,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     def __init__(
         self, orchestrator: Orchestrator, deadline: CallDeadline, content_budget: ContentBudget
     ) -> None:
-        self._orchestrator = orchestrator
+        self.orchestrator = orchestrator
         self._deadline = deadline
         self._content_budget = content_budget
 
@@ -42,9 +42,9 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         deadline = self._deadline.of_search(context)
         match await _query(request):
             case PageQuery() as page:
-                return result_to_proto(await self._orchestrator.page(page, deadline))
+                return result_to_proto(await self.orchestrator.page(page, deadline))
             case query:
-                return result_to_proto(await self._orchestrator.search(query, deadline))
+                return result_to_proto(await self.orchestrator.search(query, deadline))
 
     async def StreamSearchItems(
         self,
@@ -56,9 +56,9 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         deadline = self._deadline.of_search(context)
         query = await _query(request.search)
         if isinstance(query, PageQuery):
-            yield _phase(await self._orchestrator.page(query, deadline))
+            yield _phase(await self.orchestrator.page(query, deadline))
             return
-        async with aclosing(self._orchestrator.stream(query, deadline)) as answers:
+        async with aclosing(self.orchestrator.stream(query, deadline)) as answers:
             async for answer in answers:
                 yield _phase(answer)
 
@@ -73,7 +73,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             lambda: [_batched_query(each) for each in request.searches],
             is_slow=_has_long_text(request.searches),
         )
-        outcomes = await self._orchestrator.search_each(queries, self._deadline.of_search(context))
+        outcomes = await self.orchestrator.search_each(queries, self._deadline.of_search(context))
         return search_service_pb2.BatchSearchItemsResponse(results=map(_batch_result, outcomes))
 
     async def IngestItems(
@@ -85,7 +85,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
         Each answer's consistency token covers the batches before it too, so the last is enough.
         """
-        answers = self._orchestrator.ingest(request_iterator, batch_from_proto)
+        answers = self.orchestrator.ingest(request_iterator, batch_from_proto)
         async with aclosing(answers):
             async for outcomes in answers:
                 yield outcomes_to_proto(outcomes)
@@ -94,7 +94,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.RemoveItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveItemsResponse:
         """Deletes items on the shards that own them."""
-        removal = await self._orchestrator.remove(
+        removal = await self.orchestrator.remove(
             request.index_id, request.item_ids, request.request_id, self._deadline.of_call(context)
         )
         return search_service_pb2.RemoveItemsResponse(
@@ -105,7 +105,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.RemoveIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveIndexResponse:
         """Deletes an index, or a part of a large one, on all shards."""
-        removal = await self._orchestrator.remove_index(
+        removal = await self.orchestrator.remove_index(
             request.index_id, self._deadline.of_call(context)
         )
         return search_service_pb2.RemoveIndexResponse(
@@ -119,7 +119,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> search_service_pb2.DescribeIndexResponse:
         """Describes an index on all shards, or on those that answer."""
         return description_to_proto(
-            await self._orchestrator.describe_index(
+            await self.orchestrator.describe_index(
                 request.index_id,
                 self._deadline.of_search(context),
                 full_coverage_required=request.full_coverage_required,
@@ -131,7 +131,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> search_service_pb2.ListIndexesResponse:
         """Returns one page of the indexes that the caller may search."""
         return page_to_proto(
-            await self._orchestrator.list_indexes(
+            await self.orchestrator.list_indexes(
                 request.page_token,
                 request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE,
                 self._deadline.of_search(context),

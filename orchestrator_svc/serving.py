@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from orchestrator_svc.assembly import SERVICE_NAMES, Downstream, make_servicers
+from orchestrator_svc.followed_shards import FollowedShards
 from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import AttachedServer, serve
@@ -18,23 +19,27 @@ async def serve_searches(
     downstream: Downstream,
     begin: Callable[[], Awaitable[None]] | None = None,
     attached: AttachedServer | None = None,
+    moved_from: tuple[int, int] | None = None,
 ) -> None:
     """Serves until a signal stops it, and closes the channels to downstream.
 
     `begin` is awaited once the process is prepared, before the services are called. `attached`
-    calls the search service directly.
+    calls the search service directly. `moved_from` is the shard map before, as ShardMap takes it.
     """
-    servicers = make_servicers(settings, make_orchestrator(settings, downstream.stages))
+    orchestrator = make_orchestrator(settings, downstream.stages, moved_from=moved_from)
+    servicers = make_servicers(settings, orchestrator)
+    followed = FollowedShards(settings, identity, downstream)
     dependencies = Dependencies(downstream.checks, wait_seconds=settings.start_wait_seconds)
 
     async def warm() -> None:
         if begin is not None:
             await begin()
         await dependencies.check()
+        if settings.shard_map_file:
+            followed.begin(servicers)
 
     async def close() -> None:
-        for channel in downstream.channels:
-            await channel.close()
+        await followed.close()
 
     await serve(
         settings,

@@ -35,6 +35,11 @@ class OrchestratorSettings(SearchSettings, ServiceSettings):
         "host:port of rerank_svc for each shard, in the shards' order; in-process, with `python -m "
         "merged_svc`, runs it in the orchestrator's process"
     )
+    shard_map_file: str = setting(
+        "file that `tandem move` writes, followed while serving: once it exists, its shards take "
+        "the place of the addresses above and of the shard map's version; empty for none",
+        default="",
+    )
     start_wait_seconds: float = setting(
         "to wait at start for all downstream services; then the encoder and one index_svc are "
         "enough",

@@ -86,6 +86,10 @@ PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
     },
     "Operate": {
         "models": (_MODELS, "Export, list, verify, swap and delete models."),
+        "move": (
+            "index.move:move",
+            "Move all items to other shards, and let orchestrators follow.",
+        ),
         "shard": (_SHARD, "Verify, back up, restore and grow an item store."),
         "token": (_TOKEN, "Make bearer tokens for callers."),
         "certificates": (

@@ -88,6 +88,8 @@ _METHODS: Mapping[str, tuple[AccessRule, RequestLimit]] = {
     "/tandem.v1.IndexAdminService/RebuildIndex": (AccessRule.ADMIN, _SMALL),
     "/tandem.v1.IndexAdminService/AdviseIndexType": (AccessRule.ADMIN, _SMALL),
     "/tandem.v1.IndexAdminService/BackUpShard": (AccessRule.ADMIN, _SMALL),
+    "/tandem.v1.IndexAdminService/ReadChanges": (AccessRule.ADMIN, _SMALL),
+    "/tandem.v1.IndexAdminService/FenceWrites": (AccessRule.ADMIN, _SMALL),
     "/tandem.v1.EncoderService/EncodeContents": (
         AccessRule.INTERNAL,
         RequestLimit(MAX_MESSAGE_BYTES, 1_000, {"contents": MAX_CONTENT_COUNT}),

@@ -57,11 +57,17 @@ def guarded_stages(
 
 
 def make_orchestrator(
-    settings: SearchSettings, stages: Stages, more_stages: Sequence[Stage] = ()
+    settings: SearchSettings,
+    stages: Stages,
+    more_stages: Sequence[Stage] = (),
+    moved_from: tuple[int, int] | None = None,
 ) -> Orchestrator:
-    """Returns the orchestrator over the stages; `more_stages` follow the order by neighbours."""
+    """Returns the orchestrator over the stages; `more_stages` follow the order by neighbours.
+
+    `moved_from` is the shard map before, as ShardMap takes it.
+    """
     encoder, shards, rerankers = stages.encoder, stages.shards, stages.rerankers
-    shard_map = ShardMap(len(shards), settings.shard_map_version)
+    shard_map = ShardMap(len(shards), settings.shard_map_version, moved_from)
     chunk_rule = ChunkRule(
         seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
     )

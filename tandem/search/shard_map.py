@@ -11,14 +11,21 @@ class ShardMap:
     only the items that must move, and all processes that know the count agree.
     """
 
-    def __init__(self, shard_count: int, version: int = 1) -> None:
-        """Takes the `version`, 1 or more, that shards and tokens compare; raises ValueError."""
+    def __init__(
+        self, shard_count: int, version: int = 1, moved_from: tuple[int, int] | None = None
+    ) -> None:
+        """Takes the `version`, 1 or more, that shards and tokens compare; raises ValueError.
+
+        `moved_from` is version and shard count of the map whose items were all moved to these
+        shards before they served.
+        """
         if shard_count < 1:
             raise ValueError(f"shard_count is {shard_count}; there must be at least one")
         if version < 1:
             raise ValueError(f"version is {version}; versions count from 1")
         self.shard_count = shard_count
         self.version = version
+        self.moved_from = moved_from
 
     def owner(self, index_id: str, item_id: str) -> int:
         """Returns the number of the shard on which the item belongs."""

@@ -11,9 +11,17 @@ from tandem.contract.identifiers import (
     check_request_id,
 )
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_UPSERT_ITEM_COUNT, check_batch_size
-from tandem.errors import EmbeddingInvalid, ItemIdDuplicate, TokensInvalid
+from tandem.errors import (
+    EmbeddingInvalid,
+    ItemIdDuplicate,
+    ServiceUnavailable,
+    TandemError,
+    TokensInvalid,
+)
 from tandem.stages.items import ItemRecord
 from tandem.stages.unit_length import check_unit_lengths
+
+_FENCE_KEY = "fence"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +96,23 @@ class Drop:
         return 0
 
 
-ItemWrite = Upsert | Delete | Drop
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Refuses the writes after it for some seconds, or for good; with neither, no longer."""
+
+    seconds: float = 0.0
+    sealed_sequence: int | None = None
+    """Seals the store if its change log stands here: writes are refused after a restart too."""
+    index_id: str = ""
+    request_id: str = ""
+
+    @property
+    def record_count(self) -> int:
+        """Returns 0: it changes no item."""
+        return 0
+
+
+ItemWrite = Upsert | Delete | Drop | Fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +127,20 @@ class Committed:
     is_repeat: bool = False
     is_dropped: bool = False
     """Whether a drop found the index empty and forgot it."""
+    is_sealed: bool = False
+    """Whether a fence is one for good."""
+
+
+def refused_by_fence() -> ServiceUnavailable:
+    """Returns the error of a write to a shard whose items are moved to others."""
+    error = ServiceUnavailable(service="index", why="its items are being moved to other shards")
+    error.metadata[_FENCE_KEY] = "true"
+    return error
+
+
+def is_refused_by_fence(error: TandemError) -> bool:
+    """Returns whether the write is not stored, and may be once the items are moved."""
+    return _FENCE_KEY in error.metadata
 
 
 def _check_item(item: ItemRecord) -> None:

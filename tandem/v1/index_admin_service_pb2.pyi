@@ -199,3 +199,55 @@ class AdviseIndexTypeResponse(_message.Message):
     fits: bool
     refusal: str
     def __init__(self, index_type: _Optional[str] = ..., parameters: _Optional[_Mapping[str, float]] = ..., recall_percent: _Optional[float] = ..., search_p50_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., search_p99_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., build_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., index_bytes: _Optional[int] = ..., fits: _Optional[bool] = ..., refusal: _Optional[str] = ...) -> None: ...
+
+class ReadChangesRequest(_message.Message):
+    __slots__ = ("after_sequence", "max_count")
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    MAX_COUNT_FIELD_NUMBER: _ClassVar[int]
+    after_sequence: int
+    max_count: int
+    def __init__(self, after_sequence: _Optional[int] = ..., max_count: _Optional[int] = ...) -> None: ...
+
+class ReadChangesResponse(_message.Message):
+    __slots__ = ("changes", "is_trimmed", "sequence", "store_id", "shard_number", "shard_count", "shard_map_version")
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    IS_TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SHARD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[ItemChange]
+    is_trimmed: bool
+    sequence: int
+    store_id: str
+    shard_number: int
+    shard_count: int
+    shard_map_version: int
+    def __init__(self, changes: _Optional[_Iterable[_Union[ItemChange, _Mapping]]] = ..., is_trimmed: _Optional[bool] = ..., sequence: _Optional[int] = ..., store_id: _Optional[str] = ..., shard_number: _Optional[int] = ..., shard_count: _Optional[int] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
+
+class ItemChange(_message.Message):
+    __slots__ = ("sequence", "index_id", "item_id")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    index_id: str
+    item_id: str
+    def __init__(self, sequence: _Optional[int] = ..., index_id: _Optional[str] = ..., item_id: _Optional[str] = ...) -> None: ...
+
+class FenceWritesRequest(_message.Message):
+    __slots__ = ("duration", "sealed_sequence")
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    SEALED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    duration: _duration_pb2.Duration
+    sealed_sequence: int
+    def __init__(self, duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., sealed_sequence: _Optional[int] = ...) -> None: ...
+
+class FenceWritesResponse(_message.Message):
+    __slots__ = ("sequence", "is_sealed")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    IS_SEALED_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    is_sealed: bool
+    def __init__(self, sequence: _Optional[int] = ..., is_sealed: _Optional[bool] = ...) -> None: ...

@@ -60,6 +60,16 @@ class IndexAdminServiceStub:
                 request_serializer=tandem_dot_v1_dot_index__admin__service__pb2.BackUpShardRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_index__admin__service__pb2.BackUpShardResponse.FromString,
                 _registered_method=True)
+        self.ReadChanges = channel.unary_unary(
+                '/tandem.v1.IndexAdminService/ReadChanges',
+                request_serializer=tandem_dot_v1_dot_index__admin__service__pb2.ReadChangesRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__admin__service__pb2.ReadChangesResponse.FromString,
+                _registered_method=True)
+        self.FenceWrites = channel.unary_unary(
+                '/tandem.v1.IndexAdminService/FenceWrites',
+                request_serializer=tandem_dot_v1_dot_index__admin__service__pb2.FenceWritesRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__admin__service__pb2.FenceWritesResponse.FromString,
+                _registered_method=True)
 
 
 class IndexAdminServiceServicer:
@@ -106,6 +116,21 @@ class IndexAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadChanges(self, request, context):
+        """Returns changes of the shard's items, oldest first, and which shard it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FenceWrites(self, request, context):
+        """Refuses writes for a moment, or for good, or no longer. Searches and reads
+        continue.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IndexAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -133,6 +158,16 @@ def add_IndexAdminServiceServicer_to_server(servicer, server):
                     servicer.BackUpShard,
                     request_deserializer=tandem_dot_v1_dot_index__admin__service__pb2.BackUpShardRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_index__admin__service__pb2.BackUpShardResponse.SerializeToString,
+            ),
+            'ReadChanges': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadChanges,
+                    request_deserializer=tandem_dot_v1_dot_index__admin__service__pb2.ReadChangesRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__admin__service__pb2.ReadChangesResponse.SerializeToString,
+            ),
+            'FenceWrites': grpc.unary_unary_rpc_method_handler(
+                    servicer.FenceWrites,
+                    request_deserializer=tandem_dot_v1_dot_index__admin__service__pb2.FenceWritesRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__admin__service__pb2.FenceWritesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(

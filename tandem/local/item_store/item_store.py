@@ -9,6 +9,7 @@ Five databases in one LMDB environment, every value under a CRC:
                    "store_id"            -> random, another after each restore
                    "sequence"            -> where the change log stands
                    "index/" index_id     -> fingerprint and dimension, set by the first upsert
+                   "sealed"              -> true once its items are on other shards (write_fence.py)
     requests       request id            -> the answer to the write (request_log.py)
     request_order  number, big-endian    -> request id, oldest first
 
@@ -51,8 +52,9 @@ from tandem.local.item_store.item_record import RecordView, item_key, item_versi
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT, RequestLog
 from tandem.local.item_store.verdict import CheckDepth, verify_in_child
+from tandem.local.item_store.write_fence import WriteFence
 from tandem.stages.candidate_store import StoredContent, StoredTokens
-from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.stages.item_write import Committed, Delete, Drop, Fence, ItemWrite, Upsert
 from tandem.stages.items import ItemRecord
 
 DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
@@ -101,6 +103,7 @@ class ItemStore:
         self._files = files
         self._kept_log_count = kept_log_count
         self._requests = RequestLog(files, kept_request_count)
+        self._fence = WriteFence(files)
 
     @classmethod
     def open(
@@ -128,6 +131,11 @@ class ItemStore:
             allow_any_file_system=allow_any_file_system,
         )
         return cls(files, kept_log_count, kept_request_count)
+
+    @property
+    def identity(self) -> ShardIdentity:
+        """Returns which shard of how many this is."""
+        return self._files.identity
 
     @property
     def store_id(self) -> str:
@@ -302,6 +310,9 @@ class ItemStore:
         try:
             if (answer := self._requests.answer(txn, write)) is not None:
                 return answer
+            if isinstance(write, Fence):
+                return self._fence.put(txn, write, self._sequence(txn))
+            self._fence.check(txn)
             if isinstance(write, Upsert):
                 self._admit(txn, write)
             else:

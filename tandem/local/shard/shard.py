@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -20,6 +21,8 @@ from tandem.errors import (
     StoreFull,
     TandemError,
 )
+from tandem.local.item_store.change_log import Change
+from tandem.local.item_store.files import ShardIdentity
 from tandem.local.item_store.group_commit import GroupCommit
 from tandem.local.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.local.shard.metrics import (
@@ -80,6 +83,17 @@ class ShardSettings:
     keyword_attributes: Sequence[str] | None = None
     """Attributes whose words find an item, as those of a text's content do; None to find nothing by
     words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePage:
+    """Holds changes of a shard in order, and where its log stands."""
+
+    changes: Sequence[Change] | None
+    """None where some of them are no longer kept."""
+    sequence: int
+    store_id: str
+    identity: ShardIdentity
 
 
 class StoredShard:
@@ -273,6 +287,17 @@ class StoredShard:
             self.tunings.forget(index_id)  # last, as it fails on a full disk
         return Deleted(deleted_count, committed.sequence, is_complete=committed.is_dropped)
 
+    def changes(self, after_sequence: int, max_count: int) -> ChangePage:
+        """Returns changes after a sequence, and which shard and store they are of."""
+        self._check_loaded()
+        found = self._store.changes_since(after_sequence)
+        return ChangePage(
+            None if found is None else list(itertools.islice(found, max_count)),
+            self._store.sequence(),
+            self._store.store_id,
+            self._store.identity,
+        )
+
     def read_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int = MAX_READ_BYTES
     ) -> tuple[list[ItemRecord], int]:
@@ -370,7 +395,9 @@ class StoredShard:
         with STAGE_DURATION.labels("apply").time():
             for write, outcome in zip(writes, outcomes, strict=True):
                 if isinstance(outcome, Committed) and not outcome.is_repeat:
-                    if not isinstance(write, Drop) or outcome.is_dropped:
+                    if isinstance(write, Upsert | Delete) or (
+                        isinstance(write, Drop) and outcome.is_dropped
+                    ):
                         self._follow(write)
                     self._applied_sequence = outcome.sequence
         COMMIT_RECORDS.observe(sum(write.record_count for write in writes))
@@ -410,7 +437,7 @@ class StoredShard:
                 index.delete([change.item_id])
             self._applied_sequence = change.sequence
 
-    def _follow(self, write: ItemWrite) -> None:
+    def _follow(self, write: Upsert | Delete | Drop) -> None:
         self.maintenance.note_change(write.index_id)
         if isinstance(write, Delete):
             self._indexes[write.index_id].delete(write.item_ids)

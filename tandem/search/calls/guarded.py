@@ -1,5 +1,6 @@
 """Guards stages: the same circuit breakers, retries and checks for each, here or elsewhere."""
 
+import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -8,12 +9,12 @@ from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.model_description import ModelDescription
-from tandem.errors import ModelOutputInvalid, ModelUnavailable, TandemError
+from tandem.errors import ModelOutputInvalid, ModelUnavailable, ServiceUnavailable, TandemError
 from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.calls.guard import FAILURES, CallGuard
 from tandem.search.calls.retry_budget import RetryBudget
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.item_write import Committed, Delete, Upsert, is_refused_by_fence
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import Graph, GraphScores, ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.reranking import (
@@ -28,6 +29,7 @@ from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard import Shard
 from tandem.stages.shard_answer import ShardAnswer
 
+_FENCE_POLL_SECONDS = 0.05
 # Rounded, a cosine may exceed 1.
 _HIGHEST_COSINE = 1.0 + 1e-4
 
@@ -67,7 +69,7 @@ class GuardedEncoder(Encoder):
 
 
 class GuardedShard(Shard):
-    """Reads with a retry, and writes once."""
+    """Reads with a retry, and writes once; a write waits while a fence refuses it."""
 
     def __init__(
         self,
@@ -81,6 +83,8 @@ class GuardedShard(Shard):
         # Of their own: a search needs the index, and neither neighbours nor a description.
         self._neighbours = CallGuard(f"neighbours-{number}", retry_budget, rule)
         self._descriptions = CallGuard(f"description-{number}", retry_budget, rule)
+        self.is_left = False
+        """Whether its items are on other shards, so that no write waits for it."""
 
     def note_late(self, waited_seconds: float) -> None:
         """Notes that a search was abandoned after that time."""
@@ -102,7 +106,14 @@ class GuardedShard(Shard):
 
     async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none."""
-        return await self._guard.call_once(partial(self._shard.write, write), deadline)
+        while True:
+            try:
+                return await self._guard.call_once(partial(self._shard.write, write), deadline)
+            except ServiceUnavailable as error:
+                is_late = deadline.left() < 2 * _FENCE_POLL_SECONDS
+                if self.is_left or is_late or not is_refused_by_fence(error):
+                    raise
+            await asyncio.sleep(_FENCE_POLL_SECONDS)
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or a part of a large one."""

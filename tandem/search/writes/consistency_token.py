@@ -56,6 +56,8 @@ def _read(token: str, shard_map: ShardMap) -> list[tuple[int, int]]:
     entry_bytes = payload[_HEAD.size :]
     if version != _FORMAT or len(entry_bytes) % _ENTRY.size:
         raise ConsistencyTokenInvalid(why=f"its format {version} is unknown")
+    if (map_version, shard_count) == shard_map.moved_from:
+        return []  # What it names was moved here before the first search.
     if (map_version, shard_count) != (shard_map.version, shard_map.shard_count):
         raise ConsistencyTokenInvalid(
             why=f"it is of shard map {map_version} with {shard_count} shards, this is "

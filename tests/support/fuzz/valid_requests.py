@@ -297,6 +297,11 @@ def _other_requests() -> dict[str, list[Message]]:
         ],
         "BackUpShard": [admin.BackUpShardRequest(folder="nightly")],
         "RebuildIndex": [admin.RebuildIndexRequest(index_id=INDEX_ID, modality=modality)],
+        "ReadChanges": [admin.ReadChangesRequest(after_sequence=3, max_count=100)],
+        "FenceWrites": [
+            admin.FenceWritesRequest(),
+            admin.FenceWritesRequest(sealed_sequence=1 << 40),
+        ],
         "AdviseIndexType": [
             admin.AdviseIndexTypeRequest(
                 index_id=INDEX_ID, modality=modality, index_types=["Flat", "IVF2,Flat"]

@@ -93,10 +93,15 @@ class ShardProcess(Supervised):
         return self.ending() is None and time.monotonic() - self._start_time < START_SECONDS
 
     def _port(self) -> int | None:
-        for line in self.log().splitlines():
-            if '"listening"' in line:
-                return int(json.loads(line)["port"])
-        return None
+        return listening_port(self.log())
+
+
+def listening_port(log: str) -> int | None:
+    """Returns the port that a service's log names, None before it listens."""
+    for line in log.splitlines():
+        if '"listening"' in line:
+            return int(json.loads(line)["port"])
+    return None
 
 
 @asynccontextmanager

@@ -653,6 +653,17 @@ def _digest(request: Write) -> object:
     )
 
 
+def adding_models(encoder: FakeEncoder, reranker: FakeShard) -> Callable[[grpc.aio.Server], None]:
+    """Returns what serves both models behind one address."""
+
+    def add(server: grpc.aio.Server) -> None:
+        add_EncoderServiceServicer_to_server(encoder, server)
+        add_RerankServiceServicer_to_server(reranker, server)
+        add_ModelServiceServicer_to_server(encoder, server)
+
+    return add
+
+
 def _adding(shard: FakeShard) -> Callable[[grpc.aio.Server], None]:
     def add(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(shard, server)

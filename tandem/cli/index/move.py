@@ -1,0 +1,110 @@
+"""`tandem move`: moves all items to other shards while they are searched."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tandem.cli.options import all_checked
+from tandem.cli.terminal.console import out
+from tandem.cli.terminal.progress import LongWork
+from tandem.client.access import Access
+from tandem.move.move_progress import MoveProgress
+from tandem.move.mover import Mover, MoveRefused
+from tandem.move.shard_link import ShardLink
+from tandem.search.shard_map_file import MovedShards
+
+
+def move(
+    sources: Annotated[
+        list[str],
+        typer.Option(
+            "--from",
+            help="host:port of an index_svc whose items move; repeat in the shards' order",
+            callback=all_checked,
+        ),
+    ],
+    targets: Annotated[
+        list[str],
+        typer.Option(
+            "--to",
+            help="host:port of an empty index_svc that takes them; repeat in the shards' order",
+            callback=all_checked,
+        ),
+    ] = [],  # noqa: B006 (Typer copies it)
+    rerankers: Annotated[
+        list[str],
+        typer.Option(
+            "--rerank-address",
+            help="host:port of the rerank_svc of a target; repeat in the shards' order",
+            callback=all_checked,
+        ),
+    ] = [],  # noqa: B006
+    shard_map_file: Annotated[
+        Path, typer.Option(help="the orchestrators' ORCHESTRATOR_SHARD_MAP_FILE, to write")
+    ] = Path("shard-map.json"),
+    progress_file: Annotated[
+        Path, typer.Option(help="keeps how far the move is, so that a killed one continues")
+    ] = Path("tandem-move.json"),
+    lift: Annotated[
+        bool, typer.Option(help="only let the sources take writes again, after a move given up")
+    ] = False,
+) -> None:
+    """Move all items to other shards, and let orchestrators follow.
+
+    Copies them with their encodings, follows the change log until nothing is behind, and has the
+    sources refuse writes then. Calls the shards as an orchestrator does, and needs the right admin.
+    """
+    if not lift and not 0 < len(targets) == len(rerankers):
+        raise typer.BadParameter("give as many --rerank-address as --to, and at least one")
+    versions = asyncio.run(_moved(sources, [] if lift else targets, progress_file))
+    if lift:
+        out.print(f"{len(sources)} shards take writes again")
+        return
+    shard_map = MovedShards(
+        version=versions[1],
+        index_addresses=tuple(targets),
+        rerank_addresses=tuple(rerankers),
+        moved_from_version=versions[0],
+        moved_from_count=len(sources),
+    )
+    shard_map.write(shard_map_file)
+    out.print(
+        f"all items of {len(sources)} shards are on {len(targets)}; orchestrators that follow "
+        f"{shard_map_file} search and write there"
+    )
+
+
+async def _moved(
+    sources: Sequence[str], targets: Sequence[str], progress_file: Path
+) -> tuple[int, int]:
+    """Returns the versions of both shard maps; without targets, lifts the fences."""
+    access = Access.from_environment()
+    async with AsyncExitStack() as opened:
+
+        def links(addresses: Sequence[str]) -> list[ShardLink]:
+            made = [ShardLink(each, number, access) for number, each in enumerate(addresses)]
+            for link in made:
+                opened.push_async_callback(link.channel.close)
+            return made
+
+        if not targets:
+            if progress := MoveProgress.read(progress_file):
+                progress.is_sealed = False  # The same command would bring what they take now.
+                progress.save()
+            for link in links(sources):
+                await link.fence(0)
+            return 0, 0
+        lock = opened.enter_context(progress_file.with_suffix(".lock").open("w"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MoveRefused(f"another tandem move works with {progress_file}") from None
+        with LongWork() as work:
+            return await Mover(links(sources), links(targets), progress_file, work.show).move()
