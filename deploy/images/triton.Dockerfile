@@ -27,11 +27,14 @@ RUN : "${TORCH_INDEX:?give --build-arg TORCH_INDEX=..., a package index that has
     && python3 -m pip install --no-cache-dir --no-deps --require-hashes --only-binary :all: \
         --target /opt/tandem/site-packages -r /tmp/torch.txt \
     && rm -r /tmp/torch /tmp/torch.txt
-# Backends of our own beside the image's `python`: a native `pytorch` would be taken first.
+# Backends of our own beside the image's `python`: a native `pytorch` would be taken first. Triton's
+# stub finds torch by a file of its Python, because the one of 2.51 ignores PYTHONPATH.
 RUN mkdir -p /opt/tandem/backends \
-    && ln -s /opt/tritonserver/backends/python /opt/tandem/backends/python
+    && ln -s /opt/tritonserver/backends/python /opt/tandem/backends/python \
+    && packages=$(python3 -c 'import site; print(site.getsitepackages()[0])') \
+    && mkdir -p "$packages" \
+    && echo 'import sys; sys.path.insert(0, "/opt/tandem/site-packages")' > "$packages/tandem.pth"
 COPY --chmod=755 deploy/triton/backends/pytorch /opt/tandem/backends/pytorch
 
-ENV PYTHONPATH=/opt/tandem/site-packages
 USER 1000:1000
 CMD ["tritonserver", "--help"]

@@ -9,8 +9,7 @@ from typing import Any
 from tests.support.deploy.rendered import Resource, named, of_kind
 
 _KINDS = ("Deployment", "StatefulSet", "CronJob", "Job")
-# What the field of a pod that settings refer to is in the first pod of a workload.
-_FIELDS = {"metadata.labels['apps.kubernetes.io/pod-index']": "0"}
+_POD_INDEX = "metadata.labels['apps.kubernetes.io/pod-index']"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,9 @@ class Container:
         """Its ports by name."""
         return {port["name"]: port["containerPort"] for port in self.spec.get("ports", [])}
 
-    def environment(self, resources: Sequence[Resource]) -> dict[str, str]:
+    def environment(self, resources: Sequence[Resource], pod_index: int = 0) -> dict[str, str]:
         """Returns its environment; raises KeyError where a map that it names is not there."""
+        fields = {_POD_INDEX: str(pod_index)}
         maps = {each["metadata"]["name"]: each["data"] for each in of_kind(resources, "ConfigMap")}
         values: dict[str, str] = {}
         for source in self.spec.get("envFrom", []):
@@ -55,7 +55,7 @@ class Container:
             if "value" in variable:
                 values[variable["name"]] = variable["value"]
             else:
-                values[variable["name"]] = _FIELDS[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+                values[variable["name"]] = fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
         return values
 
     def mount(self, volume: str) -> Mapping[str, Any] | None:
