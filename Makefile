@@ -37,6 +37,13 @@ PROTOS := $(sort $(wildcard protos/tandem/v1/*.proto))
 STUBS  ?= .
 SYNC ?= .
 SYNC_FILES := tandem/client/client.py tandem/client/calls/transport.py tandem/client/calls/remote.py tandem/engine/local.py
+# What builds container images: buildah, which needs no daemon, or docker; and further options of it,
+# such as a pip.conf to mount.
+BUILDER ?= $(firstword $(notdir $(foreach each,buildah docker,$(shell command -v $(each)))))
+BUILD_FLAGS ?=
+BUILD = $(BUILDER) build $(if $(filter buildah,$(notdir $(firstword $(BUILDER)))),--layers) $(BUILD_FLAGS) \
+	$(foreach each,PYTHON_IMAGE TRITON_IMAGE TORCH_INDEX TORCH_SHA256,$(if $($(each)),--build-arg $(each)=$($(each))))
+IMAGE_VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tandem/installation.py)
 # The contract of the last release, as a set of descriptors.
 RELEASED := protos/released.binpb
 
@@ -49,7 +56,7 @@ WORKERS ?= 4
 .PHONY: help install demo train-demo test test-all test-faults test-fuzz test-security test-benchmarks watch-run swap-run
 .PHONY: test-references test-official test-object-store roll-run soak-run sbom check check-types check-rest coverage docs protos sync-client clients test-clients released-protos metrics-doc settings-doc lock
 .PHONY: console test-console test-engines
-.PHONY: test-integrations wheels
+.PHONY: test-integrations wheels images base-images test-images
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,7 +81,7 @@ test test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # Whose packages test-console, test-engines, test-references and test-official bring.
 ELSEWHERE := $(addprefix --ignore=tests/,console engines evaluation/test_metrics_by_reference.py \
-	gateway_svc/test_official_clients.py deploy/test_envoy.py)
+	gateway_svc/test_official_clients.py deploy/test_envoy.py deploy/test_built_images.py)
 
 test: .venv/.ok ## Runs the tests except for the slow ones
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -rs -m "not slow" $(ELSEWHERE)
@@ -116,6 +123,23 @@ test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the s
 	$(BIN)/python -P tests/support/scene_system.py sh -c 'for suite in $(SUITES); do \
 		$(INTEGRATION_ENVS)/$$suite/bin/python -m pytest -c integrations/$$suite/pyproject.toml \
 			integrations/$$suite/tests || exit 1; done'
+
+images: ## Builds the container images (docs/deploy.md); needs buildah or docker
+	for target in service models; do \
+		$(BUILD) --file deploy/images/service.Dockerfile --target $$target --tag tandem/$$target:$(IMAGE_VERSION) . || exit 1; done
+	$(BUILD) --file deploy/images/triton.Dockerfile --tag tandem/triton-cpu:$(IMAGE_VERSION) .
+
+base-images: ## Makes the images that those build on where no registry is in reach; needs mmdebstrap
+	mkdir -p build/images
+	mmdebstrap --variant=minbase --include=ca-certificates,libpython3.11,python3-pip,python3-venv,python-is-python3 \
+		bookworm build/images/base.tar $(MIRROR)
+	printf 'FROM scratch\nADD base.tar /\n' | $(BUILD) --tag localhost/tandem/python:bookworm --file - build/images
+	rm build/images/base.tar
+	$(BUILD) --build-arg PYTHON_IMAGE=localhost/tandem/python:bookworm \
+		--file deploy/images/triton-wheel.Dockerfile --tag localhost/tandem/triton-wheel:2.51 .
+
+test-images: .venv/.ok ## Runs every service from the built images and searches; needs root, buildah, runc and iproute2
+	$(BIN)/pytest -n 0 -rs tests/deploy/test_built_images.py
 
 watch-run: .venv/.ok ## Breaks a running Tandem and holds dashboards and alerts to it; 8 minutes; needs prometheus
 	$(BIN)/python -m benchmarks.runs.watch

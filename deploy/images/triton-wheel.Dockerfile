@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 # Stands in for NVIDIA's image on CPUs, where its registry is out of reach: the server of the wheel
-# nvidia-pytriton, at the paths that it has in NVIDIA's image. triton.Dockerfile builds on it as on
-# NVIDIA's (docs/deploy.md), and `make images TRITON_IMAGE=` does both.
+# nvidia-pytriton, at the paths that it has in NVIDIA's image. `make base-images` builds it, and
+# triton.Dockerfile builds on it as on NVIDIA's (docs/deploy.md).
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 FROM ${PYTHON_IMAGE}
 COPY requirements/triton.txt requirements/serve.txt /tmp/

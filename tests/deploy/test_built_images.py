@@ -136,6 +136,13 @@ def http_found(address: str, query: str, token: str | None = None) -> tuple[str,
         return tuple(item["item_id"] for item in json.load(answer)["items"])
 
 
+def console_page(address: str) -> str:
+    """Returns the web console's first page."""
+    request = urllib.request.Request(f"http://{address}/", headers={"Host": "localhost"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return str(answer.read().decode())
+
+
 # In it each line tells of a write that should fail or succeed.
 _WRITES = """
 import os, sys
@@ -182,9 +189,11 @@ def test_the_pods_of_a_laptops_cluster_search_as_the_local_stack(
 
         answers = filled_and_searched(f"{addresses['orchestrator-0']}:7400")
         by_http = http_found(f"{addresses['gateway-0']}:7450", QUERIES[0])
+        page = console_page(f"{addresses['gateway-0']}:7450")
 
         assert same(answers, expected)
         assert by_http == expected[0].item_ids
+        assert "<title>" in page
         check_locked(containers, "encoder-0.encoder", ["/tmp"], 10001)
         check_locked(containers, "shard-0.index", ["/tmp", "/store"], 10001)
         check_locked(containers, "shard-1.rerank", ["/tmp", "/store"], 10001)

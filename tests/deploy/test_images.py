@@ -1,6 +1,6 @@
 """deploy/images: what the Dockerfiles copy is there, and what they install is enough.
 
-No container engine is needed: the images are not built here.
+No container engine is needed: test_built_images.py runs what was built.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import pytest
 import yaml
 
 from tests.support.deploy.rendered import ROOT, installed_command
+from tests.support.images.containers import IMAGES
 
-IMAGES = ROOT / "deploy" / "images"
-DOCKERFILES = sorted(IMAGES.glob("*.Dockerfile"))
+IMAGE_FOLDER = ROOT / "deploy" / "images"
+DOCKERFILES = sorted(IMAGE_FOLDER.glob("*.Dockerfile"))
 # Without the packages of the environment that runs the tests.
 PYTHON = (sys.executable, "-S")
 MODULES = ("encoder_svc", "index_svc", "orchestrator_svc", "rerank_svc")
@@ -71,7 +72,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     root = tmp_path_factory.mktemp("image")
     left_out, _ = ignore_rules()
     for folder in (*MODULES, "gateway_svc", "merged_svc", "tandem"):
-        assert folder in copied(IMAGES / "service.Dockerfile")
+        assert folder in copied(IMAGE_FOLDER / "service.Dockerfile")
         caches = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, root / "app" / folder, ignore=caches)
     for rule in left_out:
@@ -140,6 +141,25 @@ def test_an_image_is_pinned_ends_as_no_root_and_names_no_index(dockerfile: Path)
     assert "://" not in text
 
 
+def test_make_images_builds_the_images_of_this_release_on_the_given_bases() -> None:
+    given = ("PYTHON_IMAGE=python@sha256:1", "TRITON_IMAGE=a-base", "TORCH_INDEX=an-index")
+
+    done = subprocess.run(
+        ["make", "--silent", "images", "BUILDER=echo", "BUILD_FLAGS=--quiet", *given],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    builds = done.stdout.splitlines()
+    assert [re.findall(r"--tag (\S+)", build) for build in builds] == [[image] for image in IMAGES]
+    for build in builds:
+        assert re.findall(r"--build-arg (\S+)", build) == list(given)
+        assert build.startswith("build --quiet ")
+
+
 # pip, which downloads one wheel, and says what else it is asked to do.
 _PIP = """#!/bin/sh
 echo "$@"
@@ -160,7 +180,7 @@ def test_torch_is_the_pinned_wheel_of_the_given_index(
     index: str, sha256: str, stops_by: str, tmp_path: Path
 ) -> None:
     """Without either the build stops before pip and says what to give, and installs no other."""
-    text = (IMAGES / "triton.Dockerfile").read_text(encoding="utf-8")
+    text = (IMAGE_FOLDER / "triton.Dockerfile").read_text(encoding="utf-8")
     (command,) = re.findall(r"^RUN (: .*?[^\\])$", text, re.MULTILINE | re.DOTALL)
     pip = tmp_path / "python3"
     pip.write_text(_PIP.replace("FOLDER", str(tmp_path)))
@@ -223,7 +243,7 @@ def test_the_tandem_command_of_the_image_runs(image: Image, tmp_path: Path) -> N
     python.chmod(0o755)
     path = f"{tmp_path}:{os.defpath}"
 
-    done = image.run("sh", IMAGES / "tandem.sh", "health", "127.0.0.1:1", path=path)
+    done = image.run("sh", IMAGE_FOLDER / "tandem.sh", "health", "127.0.0.1:1", path=path)
 
     assert done.returncode == 1
     assert "127.0.0.1:1: UNAVAILABLE" in done.stderr

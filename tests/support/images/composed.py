@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,8 @@ class ComposeRunner:
         for name, service in self._services.items():
             if "healthcheck" in service:
                 _, *command = service["healthcheck"]["test"]
-                self._containers.wait_until(
-                    lambda name=name, command=command: (
-                        not (self._containers.execute(name, *command).returncode)
-                    ),
-                    name,
-                    _READY_SECONDS,
-                )
+                is_healthy = partial(self._is_healthy, name, command)
+                self._containers.wait_until(is_healthy, name, _READY_SECONDS)
 
     def stop(self) -> dict[str, int]:
         """Ends every service within its time and returns the exit status of each."""
@@ -60,6 +56,9 @@ class ComposeRunner:
             for name, service in reversed(self._services.items())
             if service.get("restart") != "no"
         }
+
+    def _is_healthy(self, name: str, command: Sequence[str]) -> bool:
+        return self._containers.execute(name, *command).returncode == 0
 
     def _plan(self, name: str, service: Mapping[str, Any]) -> ContainerPlan:
         assert service["read_only"]

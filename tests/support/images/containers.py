@@ -204,7 +204,7 @@ class Containers:
         return config
 
     def _isolate(self, plan: ContainerPlan, linux: dict[str, Any]) -> None:
-        """Gives it its address, its share of the machine and, where it shares one, its processes."""
+        """Gives it its address, its share of the machine and maybe another's processes."""
         namespaces = {each["type"]: each for each in linux["namespaces"]}
         namespaces["network"]["path"] = f"/run/netns/{self._network(plan.host)}"
         if plan.processes_of:

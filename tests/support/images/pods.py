@@ -6,6 +6,7 @@ import os
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -167,9 +168,8 @@ class PodRunner:
         address, name = self._containers.addresses[pod.name], pod.container_name(container)
         for probe in probes:
             if spec := container.spec.get(probe):
-                self._containers.wait_until(
-                    lambda spec=spec: _succeeds(spec, address), name, _READY_SECONDS
-                )
+                succeeds = partial(_succeeds, spec, address)
+                self._containers.wait_until(succeeds, name, _READY_SECONDS)
 
 
 def quantity(text: str | float) -> float:
