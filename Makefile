@@ -39,7 +39,7 @@ SYNC ?= .
 SYNC_FILES := tandem/client/client.py tandem/client/calls/transport.py tandem/client/calls/remote.py tandem/engine/local.py
 # What builds container images: buildah, which needs no daemon, or docker; and further options of it,
 # such as a pip.conf to mount.
-BUILDER ?= $(firstword $(notdir $(foreach each,buildah docker,$(shell command -v $(each)))))
+BUILDER ?= $(or $(firstword $(notdir $(foreach each,buildah docker,$(shell command -v $(each))))),buildah)
 BUILD_FLAGS ?=
 BUILD = $(BUILDER) build $(if $(filter buildah,$(notdir $(firstword $(BUILDER)))),--layers) $(BUILD_FLAGS) \
 	$(foreach each,PYTHON_IMAGE TRITON_IMAGE TORCH_INDEX TORCH_SHA256,$(if $($(each)),--build-arg $(each)=$($(each))))

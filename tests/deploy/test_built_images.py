@@ -19,7 +19,7 @@ import pytest
 from tandem.client import Access, Client, NewItem
 from tandem.corpus.scenes.records import scene_records
 from tandem.stack.stack import LocalStack, Ports
-from tests.support.deploy.rendered import OVERLAYS, rendered
+from tests.support.deploy.rendered import OVERLAYS, of_kind, rendered
 from tests.support.deploy.workloads import workloads
 from tests.support.images.composed import ComposeRunner, composed_services
 from tests.support.images.containers import (
@@ -255,6 +255,13 @@ def test_compose_searches_as_the_local_stack_and_backs_up_a_shard(
         source = f"/store/backups/{made.name}"
         restored = containers.execute("index-0", *shard, "restore", source, "/store/again")
         assert restored.returncode == 0, restored
+        # The script that the backup's pod runs in a shard's, on another folder.
+        (job,) = of_kind(rendered("full"), "CronJob")
+        pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        script = pod["containers"][0]["args"][-1].replace("/backups", "/store/nightly")
+        nightly = containers.execute("index-1", "sh", "-ec", script)
+        assert nightly.returncode == 0, nightly
+        assert len([*(tmp_path / "volumes" / "store-1" / "nightly").iterdir()]) == 1
         assert set(runner.stop().values()) == {0}
 
 
@@ -271,6 +278,8 @@ def test_images_have_every_command_and_module_that_manifests_name(tmp_path: Path
     modules = sorted({module for _, *_, module in named if module})
     assert {image for image, *_ in named} == set(IMAGES)
     assert "tandem.chassis.tls_proxy" in modules
+    # What services need by their settings: a remote cross-encoder, buckets, Postgres.
+    modules += ["httpx2", "obstore", "psycopg"]
 
     with Containers(tmp_path, {"here": []}) as containers:
         for number, image in enumerate(IMAGES):
