@@ -41,8 +41,8 @@ SYNC_FILES := tandem/client/client.py tandem/client/calls/transport.py tandem/cl
 # such as a pip.conf to mount.
 BUILDER ?= $(or $(firstword $(notdir $(foreach each,buildah docker,$(shell command -v $(each))))),buildah)
 BUILD_FLAGS ?=
-BUILD = $(BUILDER) build $(if $(filter buildah,$(notdir $(firstword $(BUILDER)))),--layers) $(BUILD_FLAGS) \
-	$(foreach each,PYTHON_IMAGE TRITON_IMAGE TORCH_INDEX TORCH_SHA256,$(if $($(each)),--build-arg $(each)=$($(each))))
+BUILD = $(BUILDER) build $(if $(filter buildah,$(notdir $(firstword $(BUILDER)))),--layers) $(BUILD_FLAGS)
+build_args = $(foreach each,$(1),$(if $($(each)),--build-arg $(each)=$($(each))))
 IMAGE_VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tandem/installation.py)
 # The contract of the last release, as a set of descriptors.
 RELEASED := protos/released.binpb
@@ -126,8 +126,10 @@ test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the s
 
 images: ## Builds the container images (docs/deploy.md); needs buildah or docker
 	for target in service models; do \
-		$(BUILD) --file deploy/images/service.Dockerfile --target $$target --tag tandem/$$target:$(IMAGE_VERSION) . || exit 1; done
-	$(BUILD) --file deploy/images/triton.Dockerfile --tag tandem/triton-cpu:$(IMAGE_VERSION) .
+		$(BUILD) $(call build_args,PYTHON_IMAGE) --file deploy/images/service.Dockerfile \
+			--target $$target --tag tandem/$$target:$(IMAGE_VERSION) . || exit 1; done
+	$(BUILD) $(call build_args,TRITON_IMAGE TORCH_INDEX TORCH_SHA256) --file deploy/images/triton.Dockerfile \
+		--tag tandem/triton-cpu:$(IMAGE_VERSION) .
 
 base-images: ## Makes the images that those build on where no registry is in reach; needs mmdebstrap
 	mkdir -p build/images
