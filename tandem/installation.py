@@ -22,6 +22,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "pillow_heif": "heif",
     "psycopg": "pgvector",
     "pyarrow": "parquet",
+    "pymilvus": "milvus",
     "safetensors": "models",
     "starlette": "gateway",
     "tensorboard": "lab",

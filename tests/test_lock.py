@@ -19,6 +19,7 @@ LOCKS = (
     "cpu.txt",
     "console.txt",
     "docs.txt",
+    "milvus.txt",
     "object_store.txt",
     "official.txt",
     "pgvector.txt",

@@ -16,7 +16,7 @@ from tandem.stages.candidate_store import CandidateStore
 from tandem.stages.shard import Shard
 
 LMDB = "lmdb"
-ENGINES = (LMDB, "pgvector")
+ENGINES = (LMDB, "pgvector", "milvus")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class EngineSettings(ServiceSettings):
     """Names where a shard's items are; index_svc and rerank_svc have the same."""
 
     engine: str = setting(
-        "what stores the items: lmdb (a folder on index_svc's disk) or pgvector (Postgres)",
+        "what stores the items: lmdb (a folder on index_svc's disk), pgvector (Postgres) or milvus",
         default=LMDB,
     )
     engine_url: str = setting(
@@ -33,7 +33,7 @@ class EngineSettings(ServiceSettings):
         secret=True,
     )
     engine_namespace: str = setting(
-        "schema of this shard's tables in the engine",
+        "schema of this shard's tables in Postgres, or first part of its collections' names",
         default="tandem",
     )
     engine_connection_count: int = setting("most connections to the engine at once", default=16)
@@ -92,6 +92,10 @@ def index_engine(settings: EngineSettings) -> IndexEngine | None:
         return None
     try:
         # Here, because each engine's client is an extra of its own.
+        if settings.engine == "milvus":
+            from tandem.remote.milvus.engine import MilvusEngine
+
+            return MilvusEngine(settings)
         from tandem.remote.pgvector.engine import PgvectorEngine
     except ModuleNotFoundError as error:
         missing = PackageMissing(f"the engine {settings.engine}", missing_package(error))

@@ -57,6 +57,7 @@ def test_it_runs_to_its_end(command: str, tmp_path: Path) -> None:
 def test_none_is_forgotten() -> None:
     """A benchmark is run here, or has a test of its own, or is named below with its reason."""
     elsewhere = {
+        "engines",  # needs a server of an engine
         "infinity",  # makes an environment of a peer's, minutes of downloads
     }
     tests = "".join(

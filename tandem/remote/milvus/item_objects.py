@@ -1,0 +1,100 @@
+"""Keeps items' records, and answers to writes with a request id, in an object store.
+
+Texts of Milvus end at 65,535 bytes, which a picture exceeds, and a collection is in memory whole.
+Milvus has no transaction over rows and no read that is both quick and sure; an object store reads
+its own writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from tandem.chassis.settings import SettingsError
+from tandem.errors import RequestIdReused, ServiceUnavailable
+from tandem.installation import PackageMissing
+from tandem.local.item_store.request_log import write_digest
+from tandem.platform.files.object_store import ObjectFolder
+from tandem.stages.item_write import Committed, Delete, Upsert
+
+_T = TypeVar("_T")
+
+# A write of 64 items has as many objects, whose store answers in parallel.
+_THREAD_COUNT = 32
+_RETRY_SECONDS = 10.0
+
+
+class ItemObjects:
+    """Writes, reads and deletes objects by key; all raise ServiceUnavailable."""
+
+    def __init__(self, url: str) -> None:
+        """Takes a URL such as s3://bucket/folder or file:///folder; raises SettingsError."""
+        try:
+            self._folder = ObjectFolder(url, is_new=True, retry_seconds=_RETRY_SECONDS)
+        except (OSError, PackageMissing) as error:
+            raise SettingsError(f"the object store cannot be used: {error}") from error
+        self._threads = ThreadPoolExecutor(_THREAD_COUNT, "objects")
+
+    async def put(self, objects: Iterable[tuple[str, bytes]]) -> None:
+        """Stores objects by key, unless there are such."""
+        await asyncio.gather(*(self._do(self._folder.create, *each) for each in objects))
+
+    async def get(self, keys: Iterable[str]) -> list[bytes | None]:
+        """Returns the objects, None for those that are not there."""
+        return await asyncio.gather(*(self._do(self._folder.read, key) for key in keys))
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Deletes objects, ignoring those that are not there."""
+        await asyncio.gather(*(self._do(self._folder.remove, [key]) for key in keys))
+
+    async def delete_folder(self, folder: str) -> None:
+        """Deletes all objects below the folder."""
+        inner = self._folder.inner(folder)
+        await self._do(lambda: inner.remove(list(inner.sizes())))
+
+    async def _do(self, act: Callable[..., _T], *arguments: object) -> _T | None:
+        try:
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._threads, act, *arguments)
+        except OSError as error:
+            why = f"the object store failed: {error}"
+            raise ServiceUnavailable(service="index", why=why) from error
+        return None
+
+
+class RequestObjects:
+    """Keeps the answers to writes by request id, until a rule of the store deletes them.
+
+    An answer is kept after its write: where a service dies between them, the write is done again
+    with the same outcome.
+    """
+
+    def __init__(self, objects: ItemObjects, folder: str) -> None:
+        self._objects = objects
+        self._folder = folder
+
+    async def answer(self, write: Upsert | Delete) -> Committed | None:
+        """Returns the answer to a write that was stored before; raises RequestIdReused."""
+        [kept] = await self._objects.get([self._key(write)]) if write.request_id else [None]
+        if kept is None:
+            return None
+        digest, sequence, deleted_count = json.loads(kept)
+        if digest != write_digest(write).hex():
+            raise RequestIdReused(request_id=write.request_id)
+        return Committed(sequence, deleted_count, is_repeat=True)
+
+    async def keep(self, write: Upsert | Delete, committed: Committed) -> None:
+        """Keeps the answer to a write that is stored."""
+        if write.request_id:
+            answer = [write_digest(write).hex(), committed.sequence, committed.deleted_count]
+            await self._objects.put([(self._key(write), json.dumps(answer).encode())])
+
+    def _key(self, write: Upsert | Delete) -> str:
+        name = hashlib.blake2b(write.request_id.encode(), digest_size=16).hexdigest()
+        return f"{self._folder}/{name}"

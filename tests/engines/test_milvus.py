@@ -1,0 +1,335 @@
+"""What Milvus alone can do wrong: filters, tokens, records elsewhere, and a server that is ill."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trustme
+
+from index_svc.settings import IndexSettings
+from tandem.chassis.settings import SettingsError
+from tandem.contract.content import Modality
+from tandem.contract.deadline import Deadline
+from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
+from tandem.contract.filtering.attributes import Attributes, AttributeValue
+from tandem.contract.filtering.filters import (
+    AllOf,
+    AnyOf,
+    Exists,
+    Filter,
+    InRange,
+    Not,
+    OneOf,
+    StartsWith,
+    Value,
+    holds,
+)
+from tandem.contract.search_path import SearchFallback, SearchStrategy
+from tandem.errors import (
+    AttributeInvalid,
+    DeadlineExceeded,
+    ItemCorrupt,
+    SequenceNotReached,
+    ServiceUnavailable,
+    TandemError,
+)
+from tandem.remote.index_engine import EngineShard, index_engine
+from tandem.stages.item_write import Upsert
+from tandem.stages.items import ItemRecord, ItemsQuery
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard_answer import ShardAnswer
+from tests.support.engines.milvus_server import MilvusServer
+from tests.support.engines.milvus_shard import damage_object, milvus_settings
+from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
+
+pytest.importorskip("milvus", reason="make test-engines installs Milvus")
+
+TEXTS = [
+    "",
+    "a",
+    "ab",
+    "a%",
+    "a_c",
+    'q"uote',
+    "back\\slash",
+    "new\nline",
+    "é",
+    "a\ud7ff",
+    "\U0010ffff",
+]
+OTHERS: list[AttributeValue] = [*TEXTS, 1, True, 2.5, ("a", "b")]
+FIELDS = "text:text,number:number,flag:flag,texts:texts"
+
+
+@asynccontextmanager
+async def opened(settings: IndexSettings) -> AsyncIterator[EngineShard]:
+    """Yields the shard of the settings, without waiting for the server."""
+    engine = index_engine(settings)
+    assert engine is not None
+    shard = engine.shard()
+    try:
+        yield shard
+    finally:
+        await shard.close()
+
+
+def soon() -> Deadline:
+    return Deadline.after(60.0)
+
+
+async def store(shard: EngineShard, items: Sequence[ItemRecord]) -> int:
+    """Returns the sequence after the write."""
+    return (await shard.write(Upsert("scenes", FINGERPRINT, items), soon())).sequence
+
+
+def query(where: Filter | None = None, minimum_sequence: int = 0, k: int = 200) -> ShardQuery:
+    checked = None if where is None else checked_filter(filter_to_proto(where))
+    return ShardQuery(
+        "scenes",
+        FINGERPRINT,
+        Modality.TEXT,
+        Modality.TEXT,
+        k,
+        [unit_vector(1)],
+        checked,
+        minimum_sequence,
+    )
+
+
+def made_attributes(rng: random.Random) -> Attributes:
+    """Returns attributes of the four fields' types, and of one without a field."""
+    values: dict[str, AttributeValue] = {
+        "text": rng.choice(TEXTS),
+        "number": rng.choice([0, 1, -1, 2.5, 1e300, -1e300, 2**53, 1e-7]),
+        "flag": rng.choice([True, False]),
+        "texts": tuple(rng.sample(TEXTS, rng.randrange(3))),
+        "other": rng.choice(OTHERS),
+    }
+    return {name: value for name, value in values.items() if rng.random() < 0.7}
+
+
+def made_filter(rng: random.Random, names: Sequence[str], depth: int = 0) -> Filter:
+    kind = rng.randrange(7 if depth < 3 else 4)
+    name = rng.choice(names)
+    if kind == 0:
+        values: list[Value] = [*TEXTS, 0, 1, 2.5, True, False, 2**53 + 1, 1.0]
+        return OneOf(name, tuple(rng.sample(values, rng.randrange(1, 4))))
+    if kind == 1:
+        bound = rng.choice([0, 1.0, -1e300, 2.5, 1e-7])
+        return InRange(name, **{rng.choice(["at_least", "above", "at_most", "below"]): bound})
+    if kind == 2:
+        return StartsWith(name, rng.choice(TEXTS))
+    if kind == 3:
+        return Exists(name)
+    if kind == 4:
+        return Not(made_filter(rng, names, depth + 1))
+    parts = tuple(made_filter(rng, names, depth + 1) for _ in range(rng.randrange(3)))
+    return AllOf(parts) if kind == 5 else AnyOf(parts)
+
+
+async def test_filters_mean_what_they_mean_here(tmp_path: Path) -> None:
+    """Of typed fields alone, of others, and of both; in what is compared here and in Milvus."""
+    rng = random.Random(7)
+    items = [replace(text_item(f"{n:03d}", n), attributes=made_attributes(rng)) for n in range(150)]
+    strategies = set()
+    async with opened(milvus_settings(tmp_path, f"tokens=on&fields={FIELDS}")) as shard:
+        sequence = await store(shard, items)
+        for number in range(240):
+            names = ["text", "number", "flag", "texts", *(["other"] if number % 2 else [])]
+            where = made_filter(rng, names)
+            answer = await shard.search(query(where, sequence), soon())
+            found = {hit.item_id for hit in answer.found[0].hits}
+            assert found == {each.item_id for each in items if holds(where, each.attributes)}, where
+            strategies.add(answer.found[0].path.strategy)
+    assert strategies >= {SearchStrategy.EXACT_SCAN, SearchStrategy.POST_FILTER}
+
+
+async def test_many_matches_are_left_to_milvus_and_too_few_are_flagged(tmp_path: Path) -> None:
+    items = [
+        replace(text_item(f"{n:05d}", n), attributes={"number": n, "other": n})
+        for n in range(3_000)
+    ]
+    async with opened(milvus_settings(tmp_path, "tokens=on&fields=number:number")) as shard:
+        for start in range(0, len(items), 250):
+            sequence = await store(shard, items[start : start + 250])
+
+        async def search(where: Filter) -> tuple[int, SearchStrategy, SearchFallback]:
+            [found] = (await shard.search(query(where, sequence, 20), soon())).found
+            path = found.path
+            return len(found.hits), path.strategy, path.fallback.kind
+
+        many, few = InRange("number", at_least=500), InRange("number", below=5)
+        assert await search(many) == (20, SearchStrategy.PRE_FILTER, SearchFallback.NONE)
+        assert await search(few) == (5, SearchStrategy.EXACT_SCAN, SearchFallback.NONE)
+        few = InRange("other", below=5)
+        assert await search(few) == (5, SearchStrategy.POST_FILTER, SearchFallback.NONE)
+        both = many & InRange("other", at_most=520)
+        assert await search(both) == (20, SearchStrategy.POST_FILTER, SearchFallback.NONE)
+
+
+async def test_a_value_of_another_type_than_its_field_is_refused(tmp_path: Path) -> None:
+    bad: list[Attributes] = [{"text": 1}, {"number": "1"}, {"number": True}, {"flag": 1}]
+    async with opened(milvus_settings(tmp_path, f"fields={FIELDS}")) as shard:
+        for attributes in [*bad, {"texts": 1}, {"number": 2**53 + 1}]:
+            with pytest.raises(AttributeInvalid):
+                await store(shard, [replace(text_item("a", 1), attributes=attributes)])
+        assert await shard.list_item_ids("scenes", "", 10, soon()) == []
+
+
+async def test_a_token_is_refused_where_it_is_not_honoured(tmp_path: Path) -> None:
+    """Without one the same search answers."""
+    async with opened(milvus_settings(tmp_path, "tokens=off")) as shard:
+        sequence = await store(shard, [text_item("a", 1)])
+        with pytest.raises(SequenceNotReached, match="tokens=on"):
+            await shard.search(query(minimum_sequence=sequence), soon())
+        await shard.search(query(), soon())
+
+
+async def test_odd_ids_are_stored_listed_and_deleted(tmp_path: Path) -> None:
+    ids = sorted((f"x{text}" for text in TEXTS if "\ud7ff" not in text), key=str.encode)
+    async with opened(milvus_settings(tmp_path)) as shard:
+        await store(shard, [text_item(each, 1) for each in ids])
+        assert await shard.list_item_ids("scenes", "", 100, soon()) == ids
+        assert list((await shard.get(ItemsQuery("scenes", ids), soon())).items) == ids
+
+
+async def test_records_are_deleted_with_their_items(tmp_path: Path) -> None:
+    """A replaced one too, and those of a dropped index; one that is lost is named."""
+    folder = tmp_path / "objects"
+    settings = milvus_settings(folder)
+
+    def records() -> list[Path]:
+        return [path for path in folder.rglob("*") if path.is_file()]
+
+    async with opened(settings) as shard, opened(settings) as other:
+        await store(shard, [text_item(each, 1) for each in "abc"])
+        await asyncio.sleep(1.0)
+        await store(other, [text_item("a", 2)])
+        assert len(records()) == 3
+        damage_object(folder, "b")
+        with pytest.raises(ItemCorrupt):
+            await other.get(ItemsQuery("scenes", ["b"]), soon())
+        for path in records():
+            path.unlink()
+        with pytest.raises(ItemCorrupt, match="not in the object store"):
+            await other.get(ItemsQuery("scenes", ["a"]), soon())
+        await store(shard, [text_item("d", 1)])
+        await other.delete_index("scenes", soon())
+        end_time = time.monotonic() + 10
+        while records():
+            assert time.monotonic() < end_time
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[MilvusServer]:
+    """A server that a test may harm."""
+    server = MilvusServer(tmp_path / "server")
+    server.start()
+    yield server
+    server.stop_for_good()
+
+
+async def test_a_dead_or_slow_server_is_named_and_returns(
+    own_server: MilvusServer, tmp_path: Path
+) -> None:
+    """The service is the same one all the time."""
+    async with opened(milvus_settings(tmp_path / "o", server=own_server)) as shard:
+        items = [text_item(f"{n}", n) for n in range(40)]
+        sequence = await store(shard, items)
+        before = (await shard.search(query(minimum_sequence=sequence), soon())).found[0].hits
+        assert len(before) == 40
+
+        own_server.signal(signal.SIGSTOP)
+        start_time = time.monotonic()
+        with pytest.raises(DeadlineExceeded):
+            await shard.search(query(), Deadline.after(0.5))
+        assert time.monotonic() - start_time < 1.0
+        own_server.signal(signal.SIGCONT)
+        await shard.search(query(), soon())
+
+        own_server.kill()
+        for call in (shard.search(query(), soon()), store(shard, items), shard.check()):
+            start_time = time.monotonic()
+            with pytest.raises(ServiceUnavailable):
+                await call
+            assert time.monotonic() - start_time < 5.0
+
+        await asyncio.to_thread(own_server.start)
+        assert (await answered(shard)).found[0].hits == before
+        await store(shard, [text_item("later", 1)])
+
+
+async def answered(shard: EngineShard) -> ShardAnswer:
+    """Returns the first answer; all before are refusals that a caller may repeat."""
+    end_time = time.monotonic() + 90
+    while True:
+        try:
+            return await shard.search(query(), Deadline.after(5.0))
+        except (ServiceUnavailable, DeadlineExceeded):
+            assert time.monotonic() < end_time
+            await asyncio.sleep(0.2)
+
+
+async def test_a_wrong_password_and_a_foreign_certificate_are_named(tmp_path: Path) -> None:
+    """The right ones are let in."""
+    authority, foreign = trustme.CA(), trustme.CA()
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "server.key")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    foreign.cert_pem.write_to_path(tmp_path / "foreign.pem")
+    server = MilvusServer(
+        tmp_path / "server",
+        {
+            "tls_mode": 1,
+            "server_pem_path": str(tmp_path / "server.pem"),
+            "server_key_path": str(tmp_path / "server.key"),
+            "authorization_enabled": True,
+        },
+    )
+    server.start()
+
+    def settings(password: str, authority_name: str) -> IndexSettings:
+        given = milvus_settings(tmp_path / "o", f"authority={tmp_path / authority_name}", server)
+        url = given.engine_url.replace("http://127.0.0.1", f"https://root:{password}@localhost")
+        return replace(given, engine_url=url)
+
+    try:
+        async with opened(settings("Milvus", "ca.pem")) as shard:
+            await shard.open()
+            await store(shard, [text_item("a", 1)])
+        for wrong in (settings("wrong", "ca.pem"), settings("Milvus", "foreign.pem")):
+            async with opened(wrong) as shard:
+                for call in (shard.check(), store(shard, [text_item("b", 1)])):
+                    with pytest.raises(TandemError) as caught:
+                        await call
+                    assert isinstance(caught.value, ServiceUnavailable)
+                    assert "wrong" not in str(caught.value)
+    finally:
+        server.stop_for_good()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:19530",
+        "http://127.0.0.1:19530",
+        "http://127.0.0.1:1?objects=bogus://x",
+        "http://127.0.0.1:1?objects=file:///tmp/x&tokens=yes",
+        "http://127.0.0.1:1?objects=file:///tmp/x&fields=a:int",
+        "http://127.0.0.1:1?objects=file:///tmp/x&tokans=on",
+    ],
+)
+def test_a_url_without_sense_is_refused(url: str) -> None:
+    settings = IndexSettings(shard_number=0, shard_count=1, engine="milvus", engine_url=url)
+    with pytest.raises(SettingsError):
+        index_engine(settings)
