@@ -247,6 +247,9 @@ def test_compose_searches_as_the_local_stack_and_backs_up_a_shard(
 
         assert same(answers, expected)
         assert by_http == expected[2].item_ids
+        check_locked(containers, "gateway", ["/tmp"], 10001)
+        check_locked(containers, "rerank-1", ["/tmp", "/store"], 10001)
+        check_locked(containers, "triton", ["/tmp", "/dev/shm"], 1000)
         # As docs/deploy.md says.
         shard = ("tandem", "shard")
         backup = containers.execute("index-0", *shard, "backup", "/store/shard", "/store/backups")
