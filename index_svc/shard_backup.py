@@ -23,11 +23,12 @@ class ShardBackups:
         """Takes the store's folder and the place's URL; an empty one refuses every backup."""
         self._store = store
         self._place = place.rstrip("/")
+        self._turns = asyncio.Lock()
 
     async def back_up(self, folder: str) -> AsyncGenerator[pb.BackUpShardResponse, None]:
         """Yields the progress and at last the backup; raises RequestMalformed, ServiceUnavailable.
 
-        A caller who leaves ends the backup, of which nothing is visible then.
+        One at a time. A caller who leaves ends the backup, of which nothing is visible then.
         """
         if not self._place:
             raise RequestMalformed(
@@ -38,21 +39,22 @@ class ShardBackups:
                 why="folder is not a name",
                 remedy='use 1 to 63 of "a" to "z", digits, "-" and "_", first a letter or digit',
             )
-        child = await asyncio.create_subprocess_exec(
-            *python_command(["-m", _MODULE, str(self._store), f"{self._place}/{folder}"]),
-            stdout=PIPE,
-            env=python_environment(),
-        )
-        assert child.stdout is not None
-        try:
-            async for line in child.stdout:
-                yield self._response(json.loads(line))
-            if status := await child.wait():
-                raise ServiceUnavailable(service="backup", why=f"it ended with status {status}")
-        finally:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
+        async with self._turns:
+            child = await asyncio.create_subprocess_exec(
+                *python_command(["-m", _MODULE, str(self._store), f"{self._place}/{folder}"]),
+                stdout=PIPE,
+                env=python_environment(),
+            )
+            assert child.stdout is not None
+            try:
+                async for line in child.stdout:
+                    yield self._response(json.loads(line))
+                if status := await child.wait():
+                    raise ServiceUnavailable(service="backup", why=f"it ended with status {status}")
+            finally:
+                if child.returncode is None:
+                    child.kill()
+                    await child.wait()
 
     def _response(self, line: dict[str, Any]) -> pb.BackUpShardResponse:
         if "refusal" in line:

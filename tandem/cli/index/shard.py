@@ -55,9 +55,9 @@ def backup(
     with _refusals(), _progress(f"copy {path}") as show:
         if _is_url(destination):
             place = ObjectFolder(destination, is_new=True)
-            url, stored, uploaded_bytes = back_up_to(place, path, show=show)
-            answer({"url": url, "manifest": stored, "uploaded_bytes": uploaded_bytes})
-            _tell_state(stored, f", {uploaded_bytes:,} of them uploaded")
+            url, stored = back_up_to(place, path, show=show)
+            answer({"url": url, "manifest": stored})
+            _tell_state(stored)
             out.print(url)
         else:
             folder, manifest = back_up(path, Path(destination), show=show)
@@ -145,15 +145,18 @@ def _is_url(text: str) -> bool:
     return "://" in text
 
 
-def _tell_state(manifest: BackupManifest | ObjectManifest, more: str = "") -> None:
+def _tell_state(manifest: BackupManifest | ObjectManifest) -> None:
     items = ", ".join(
         f"{count:,} in {name}" for name, count in sorted(manifest.item_counts.items())
     )
-    if isinstance(manifest, BackupManifest):
-        more = f", SHA-256 {manifest.data_sha256[:16]}…"
+    more = (
+        f"SHA-256 {manifest.data_sha256[:16]}…"
+        if isinstance(manifest, BackupManifest)
+        else f"{manifest.changed_bytes:,} of them changes"
+    )
     out.print(
         f"{manifest.identity} at change {manifest.sequence:,}: items {items or 'none'}; "
-        f"{manifest.data_bytes:,} bytes{more}"
+        f"{manifest.data_bytes:,} bytes, {more}"
     )
 
 

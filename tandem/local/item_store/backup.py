@@ -7,8 +7,8 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,8 +32,7 @@ from tandem.platform.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from tandem.platform.files.whole_file import sync
 
 _PARTIAL_SUFFIX = ".part"
-_CHUNK_BYTES = 1 << 22
-_SHOW_SECONDS = 0.1
+_PIECE_BYTES = 4 << 20
 
 
 def utc_now() -> datetime:
@@ -65,9 +64,9 @@ def back_up(
         partial.mkdir(PRIVATE_FOLDER)
         lock = WriterLock(partial)
         try:
-            _copy(files, partial, show)
-            manifest = _describe(partial, created_time)
+            manifest = _copy(files, partial, created_time, show)
             manifest.write(partial)
+            sync(partial / DATA_NAME)
             (partial / WRITER_LOCK_NAME).unlink()
             for file in partial.iterdir():
                 file.chmod(PRIVATE_FILE)
@@ -101,7 +100,9 @@ def verify_backup(backup: Path, show: Show | None = None) -> Verdict:
     data = backup / DATA_NAME
     if not data.is_file():
         raise StoreRefused(f"{backup} has no {DATA_NAME}: it is not a complete backup")
-    if (sha256 := _synced_sha256(data)) != manifest.data_sha256:
+    with data.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != manifest.data_sha256:
         raise StoreRefused(
             f"{data} is damaged: its SHA-256 is {sha256[:16]}…, but {manifest.data_sha256[:16]}… "
             "in the manifest: use another backup"
@@ -166,22 +167,39 @@ def _remove_partial(destination: Path) -> None:
         shutil.rmtree(partial)
 
 
-def _copy(files: StoreFiles, partial: Path, show: Show | None) -> None:
-    with ThreadPoolExecutor(1) as threads:
-        copying = threads.submit(files.env.copy_compacted, partial)
-        while wait((copying,), _SHOW_SECONDS).not_done:
-            if show is not None and (partial / DATA_NAME).exists():
-                show((partial / DATA_NAME).stat().st_size, files.env.used_bytes())
+def _copy(
+    files: StoreFiles, partial: Path, created_time: datetime, show: Show | None
+) -> BackupManifest:
+    digest = hashlib.sha256()
+    with files.env.read() as txn, (partial / DATA_NAME).open("wb") as data:
+        with closing(copied(files, txn, _PIECE_BYTES)) as pieces:
+            for piece in pieces:
+                data.write(piece)
+                digest.update(piece)
+                if show:
+                    show(data.tell(), files.env.used_bytes())
+        return BackupManifest(
+            **described(files, txn, created_time),
+            data_bytes=data.tell(),
+            data_sha256=digest.hexdigest(),
+        )
+
+
+def copied(
+    files: StoreFiles, txn: lmdb.Transaction, piece_bytes: int
+) -> Generator[bytes, None, None]:
+    """Yields the store as of a transaction, without free pages, in pieces."""
+    read_end, write_end = os.pipe()
+
+    def copy() -> None:
+        with os.fdopen(write_end, "wb"):
+            files.env.copy_compacted(write_end, txn)
+
+    with ThreadPoolExecutor(1) as threads, os.fdopen(read_end, "rb") as pipe:
+        copying = threads.submit(copy)
+        while piece := pipe.read(piece_bytes):
+            yield piece
         copying.result()
-
-
-def _describe(partial: Path, created_time: datetime) -> BackupManifest:
-    data = partial / DATA_NAME
-    sha256, data_bytes = _synced_sha256(data), data.stat().st_size
-    files = StoreFiles(partial, None, readonly=True, map_bytes=data_bytes, is_backup=True)
-    with closing(files), files.env.read() as txn:
-        state = described(files, txn, created_time)
-    return BackupManifest(**state, data_bytes=data_bytes, data_sha256=sha256)
 
 
 def described(files: StoreFiles, txn: lmdb.Transaction, created_time: datetime) -> dict[str, Any]:
@@ -202,15 +220,6 @@ def described(files: StoreFiles, txn: lmdb.Transaction, created_time: datetime) 
     }
 
 
-def _synced_sha256(file: Path) -> str:
-    with file.open("rb") as data:
-        os.fsync(data.fileno())
-        digest = hashlib.sha256()
-        while chunk := data.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def _check_empty(store: Path) -> None:
     # Every ext4 volume has lost+found in its root.
     allowed = {"lost+found", WRITER_LOCK_NAME, RESTORING_NAME}
@@ -228,4 +237,4 @@ def _rename_history(folder: Path) -> None:
     files = StoreFiles(folder, None, readonly=False, map_bytes=size_bytes + (1 << 20))
     with closing(files), files.env.write() as txn:
         files.put_meta(txn, "store_id", uuid.uuid4().hex)
-    _synced_sha256(folder / DATA_NAME)
+    sync(folder / DATA_NAME)

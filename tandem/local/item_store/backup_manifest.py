@@ -114,3 +114,7 @@ class ObjectManifest(StoreState):
     def data_bytes(self) -> int:
         """Returns the bytes of all parts."""
         return sum(part.byte_count for part in self.parts)
+
+    @property
+    def changed_bytes(self) -> int:
+        return sum(part.byte_count for part in self.changes)

@@ -50,7 +50,8 @@ def pack_changes(
                 piece.clear()
     except (ItemCorrupt, ChecksumMismatch) as error:
         raise StoreRefused(f"{files.path} is damaged: {error}") from error
-    yield bytes(piece)
+    if piece:
+        yield bytes(piece)
 
 
 def apply_changes(files: StoreFiles, piece: bytes) -> None:

@@ -200,17 +200,7 @@ class StoreEnvironment:
         """Frees the slots of readers that were killed inside a transaction."""
         self._opened().reader_check()
 
-    def copy_compacted(self, folder: Path) -> None:
-        """Writes a consistent copy to data.mdb in a folder, without free pages."""
-        while True:
-            with self._gate.shared():
-                try:
-                    return self._opened().copy(str(folder), compact=True)
-                except lmdb.MapResizedError:
-                    (folder / DATA_NAME).unlink(missing_ok=True)
-            self._follow_writer()
-
-    def copy_compacted_to(self, descriptor: int, txn: lmdb.Transaction) -> None:
+    def copy_compacted(self, descriptor: int, txn: lmdb.Transaction) -> None:
         """Writes a copy as of a read transaction to a file or pipe, without free pages."""
         self._opened().copyfd(descriptor, compact=True, txn=txn)
 

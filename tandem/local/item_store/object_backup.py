@@ -16,12 +16,11 @@ own environment from being opened again after a fault of the disk:
 
 import hashlib
 import json
-import os
 import re
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import datetime
@@ -30,7 +29,14 @@ from pathlib import Path
 import lmdb
 
 from tandem.installation import PackageMissing
-from tandem.local.item_store.backup import check_sound, checked_files, described, restoring, utc_now
+from tandem.local.item_store.backup import (
+    check_sound,
+    checked_files,
+    copied,
+    described,
+    restoring,
+    utc_now,
+)
 from tandem.local.item_store.backup_manifest import ObjectManifest, Part
 from tandem.local.item_store.change_set import apply_changes, has_changes_since, pack_changes
 from tandem.local.item_store.check import Show
@@ -38,7 +44,6 @@ from tandem.local.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES
 from tandem.local.item_store.files import StoreFiles
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.verdict import Verdict, verify_in_child
-from tandem.local.item_store.writer_lock import WriterLock
 from tandem.platform.files.json_object import object_of
 from tandem.platform.files.object_store import ObjectFolder
 from tandem.platform.files.private_files import keep_files_private
@@ -58,49 +63,44 @@ def back_up_to(
     part_bytes: int = PART_BYTES,
     show: Show | None = None,
     clock: Callable[[], datetime] = utc_now,
-) -> tuple[str, ObjectManifest, int]:
-    """Backs up a store, even while it is written; returns URL, manifest and the bytes uploaded.
+) -> tuple[str, ObjectManifest]:
+    """Backs up a store, even while it is written; returns its URL and manifest.
 
     Every part is read back and compared. An interrupted backup stays invisible, and the next one
-    uses or removes its parts. `show` gets the uploaded bytes and their upper bound. Raises
-    StoreRefused, and OSError where the object store fails.
+    uses or removes its parts. Of two at a time the later is refused at its end. `show` gets the
+    bytes that are there and their upper bound. Raises StoreRefused, and OSError where the object
+    store fails.
     """
-    lock = WriterLock(store, "backup.lock", "backup in progress")
-    try:
-        with closing(checked_files(store)) as files, files.env.read() as txn:
-            state = described(files, txn, clock())
-            folder = place.inner(f"{str(files.identity).replace(' ', '-')}/{files.store_id}")
-            sizes = folder.sizes()
-            newest = max(filter(_MANIFEST.fullmatch, sizes), default=f"{0:06d}{_SUFFIX}")
-            number = f"{int(newest.removesuffix(_SUFFIX)) + 1:06d}"
-            base = _base(folder, newest, sizes, files, txn)
-            pieces = (
-                _copied(files, txn, part_bytes)
-                if base is None
-                else pack_changes(files, txn, base.sequence, part_bytes)
-            )
-            parts, uploaded_bytes = [], 0
-            with closing(pieces):
-                for part, is_new in _uploaded(folder, number, pieces):
-                    parts.append(part)
-                    uploaded_bytes += part.byte_count if is_new else 0
-                    if show:
-                        show(sum(each.byte_count for each in parts), files.env.used_bytes())
-        manifest = ObjectManifest(
-            **state,
-            data=tuple(parts) if base is None else base.data,
-            changes=() if base is None else (*base.changes, *parts),
+    with closing(checked_files(store)) as files, files.env.read() as txn:
+        state = described(files, txn, clock())
+        folder = place.inner(f"{str(files.identity).replace(' ', '-')}/{files.store_id}")
+        sizes = folder.sizes()
+        newest = max(filter(_MANIFEST.fullmatch, sizes), default=f"{0:06d}{_SUFFIX}")
+        number = f"{int(newest.removesuffix(_SUFFIX)) + 1:06d}"
+        base = _base(folder, newest, sizes, files, txn)
+        pieces = (
+            copied(files, txn, part_bytes)
+            if base is None
+            else pack_changes(files, txn, base.sequence, part_bytes)
         )
-        # A backup of this number that was interrupted has left the rest, which no manifest names.
-        named = {part.name for part in parts}
-        with suppress(OSError):  # credentials may forbid it
-            folder.remove(
-                [each for each in sizes if each.startswith(f"{number}/") and each not in named]
-            )
-        _create_manifest(folder, number + _SUFFIX, manifest)
-    finally:
-        lock.release()
-    return f"{folder.url}/{number}{_SUFFIX}", manifest, uploaded_bytes
+        parts, done_bytes = [], 0
+        with closing(pieces):
+            for part in _uploaded(folder, number, pieces):
+                parts.append(part)
+                done_bytes += part.byte_count
+                if show:
+                    show(done_bytes, files.env.used_bytes())
+    manifest = ObjectManifest(
+        **state,
+        data=tuple(parts) if base is None else base.data,
+        changes=() if base is None else (*base.changes, *parts),
+    )
+    _create_manifest(folder, number + _SUFFIX, manifest)
+    # Backups of this number that were interrupted have left the rest, which no manifest names.
+    left = {each for each in sizes if each.startswith(f"{number}/")}
+    with suppress(OSError):  # credentials may forbid it
+        folder.remove(sorted(left - {part.name for part in parts}))
+    return f"{folder.url}/{number}{_SUFFIX}", manifest
 
 
 def backups_in(place: ObjectFolder) -> list[str]:
@@ -144,39 +144,19 @@ def _base(
     if newest not in sizes:
         return None
     base = _manifest(folder, newest)
-    changed_bytes = sum(part.byte_count for part in base.changes)
     if (
         any(sizes.get(part.name) != part.byte_count for part in base.parts)
-        or 3 * changed_bytes > base.data_bytes
+        or 3 * base.changed_bytes > base.data_bytes
         or not has_changes_since(files, txn, base.sequence)
     ):
         return None
     return base
 
 
-def _copied(
-    files: StoreFiles, txn: lmdb.Transaction, part_bytes: int
-) -> Generator[bytes, None, None]:
-    """Yields the store as of a transaction, without free pages, in parts."""
-    read_end, write_end = os.pipe()
-
-    def copy() -> None:
-        with os.fdopen(write_end, "wb"):
-            files.env.copy_compacted_to(write_end, txn)
-
-    with ThreadPoolExecutor(1) as threads, os.fdopen(read_end, "rb") as pipe:
-        copying = threads.submit(copy)
-        while piece := pipe.read(part_bytes):
-            yield piece
-        copying.result()
-
-
-def _uploaded(
-    folder: ObjectFolder, number: str, pieces: Iterator[bytes]
-) -> Iterator[tuple[Part, bool]]:
-    """Uploads pieces, some at a time; yields each part in order, and whether it is new."""
+def _uploaded(folder: ObjectFolder, number: str, pieces: Iterator[bytes]) -> Iterator[Part]:
+    """Uploads pieces, some at a time; yields each part in order."""
     with ThreadPoolExecutor(_UPLOAD_COUNT) as threads:
-        pending: deque[Future[tuple[Part, bool]]] = deque()
+        pending: deque[Future[Part]] = deque()
         for piece in pieces:
             if len(pending) == _UPLOAD_COUNT:
                 yield pending.popleft().result()
@@ -185,20 +165,17 @@ def _uploaded(
             yield pending.popleft().result()
 
 
-def _upload(folder: ObjectFolder, number: str, piece: bytes) -> tuple[Part, bool]:
+def _upload(folder: ObjectFolder, number: str, piece: bytes) -> Part:
     part = Part(name=f"{number}/{hashlib.sha256(piece).hexdigest()}", byte_count=len(piece))
-    is_new = True
-    try:
+    with suppress(FileExistsError):  # of an interrupted backup
         folder.create(part.name, piece)
-    except FileExistsError:  # of an interrupted backup
-        is_new = False
     try:
         _read_part(folder, part)
     except StoreRefused:
         with suppress(OSError):
             folder.remove([part.name])
         raise
-    return part, is_new
+    return part
 
 
 def _read_part(folder: ObjectFolder, part: Part) -> bytes:
@@ -246,7 +223,7 @@ def _main(store: str, place: str) -> None:
         print(json.dumps({"uploaded_bytes": done, "upload_limit_bytes": total}), flush=True)
 
     try:
-        url, manifest, _ = back_up_to(ObjectFolder(place, is_new=True), Path(store), show=show)
+        url, manifest = back_up_to(ObjectFolder(place, is_new=True), Path(store), show=show)
     except (StoreRefused, OSError, PackageMissing) as error:
         print(json.dumps({"refusal": str(error)}))
     else:

@@ -12,24 +12,24 @@ FILE_NAME = "writer.lock"
 
 
 class WriterLock:
-    """Holds a lock on a file in the store's folder; the kernel frees it with the process.
+    """Holds a lock on `writer.lock` in the store's folder; the kernel frees it with the process.
 
     LMDB itself would let two writers take turns, and each would miss the other's writes in its
     searches.
     """
 
-    def __init__(self, folder: Path, name: str = FILE_NAME, holder_kind: str = "writer") -> None:
+    def __init__(self, folder: Path) -> None:
         """Takes the lock; raises StoreRefused with the holder's process id if it is held."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._descriptor = os.open(folder / name, flags, PRIVATE_FILE)
+        self._descriptor = os.open(folder / FILE_NAME, flags, PRIVATE_FILE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             raise StoreRefused(
-                f"{folder} has a {holder_kind} already, process {holder or 'unknown'}: stop it "
-                "first, or give this shard its own folder"
+                f"{folder} has a writer already, process {holder or 'unknown'}: stop it first, "
+                "or give this shard its own folder"
             ) from None
         with suppress(OSError):  # on a full disk the holder stays unknown
             os.ftruncate(self._descriptor, 0)

@@ -69,13 +69,14 @@ def faulty_s3() -> Iterator[FaultyS3]:
 
         def do_PUT(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
+            stored = state.stores_as(self._key, data)
             with lock:
                 if self.headers.get("If-None-Match") == "*" and self._key in state.objects:
                     self._send(Reply(412))
                     return
                 if self._is_refused():
                     return
-                state.objects[self._key] = state.stores_as(self._key, data)
+                state.objects[self._key] = stored
             self._send(Reply(etag=_etag(data)))
 
         def do_GET(self) -> None:
