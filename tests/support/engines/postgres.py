@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -110,10 +110,10 @@ class Postgres:
 
     def pause(self) -> None:
         """Halts all its processes: it neither answers nor closes a connection."""
-        os.killpg(self.pid, signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
-        os.killpg(self.pid, signal.SIGCONT)
+        self._signal_all(signal.SIGCONT)
 
     def execute(self, statement: str, database: str = DATABASE) -> str:
         """Returns the output of psql for a statement."""
@@ -131,11 +131,17 @@ class Postgres:
         )
         return done.stdout.decode().strip()
 
+    def _signal_all(self, number: int) -> None:
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        for pid in (self.pid, *map(int, children)):  # Each is of a process group of its own.
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def _signal(self, number: int) -> None:
         if self._process is None:
             return
         if number == signal.SIGKILL:
-            os.killpg(self.pid, number)
+            self._signal_all(number)
         else:
             self._process.send_signal(number)
         self._process.wait()

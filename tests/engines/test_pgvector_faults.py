@@ -1,0 +1,231 @@
+"""What Postgres refuses, and a Postgres that is slow, gone, full or another's, has a name."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from index_svc.settings import IndexSettings
+from tandem import errors
+from tandem.contract.content import ImageContent, Modality
+from tandem.contract.deadline import Deadline
+from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
+from tandem.contract.filtering.filters import Filter, InRange, OneOf
+from tandem.contract.search_path import SearchStrategy
+from tandem.local.item_store.refused import StoreRefused
+from tandem.remote.pgvector.candidates import PgvectorCandidates
+from tandem.remote.pgvector.shard import PgvectorShard
+from tandem.stages.item_write import Delete, Upsert
+from tandem.stages.items import ItemRecord
+from tandem.stages.retrieval import ShardQuery
+from tests.support.engines.postgres import Postgres, running_postgres
+from tests.support.faults.small_disk import SmallDisk
+from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
+
+INDEX = "scenes"
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A server that the tests break."""
+    with running_postgres(tmp_path_factory.mktemp("postgres") / "data") as server:
+        yield server
+
+
+def settings_of(postgres: Postgres, url: str = "", **changed: object) -> IndexSettings:
+    settings = IndexSettings(
+        shard_number=0, shard_count=1, engine="pgvector", engine_url=url or postgres.url()
+    )
+    return replace(settings, **changed)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def opened(settings: IndexSettings) -> AsyncIterator[PgvectorShard]:
+    shard = PgvectorShard(settings)
+    try:
+        await shard.open()
+        yield shard
+    finally:
+        await shard.close()
+
+
+def soon() -> Deadline:
+    return Deadline.after(30.0)
+
+
+def query(k: int = 10, where: Filter | None = None) -> ShardQuery:
+    checked = None if where is None else checked_filter(filter_to_proto(where))
+    return ShardQuery(
+        INDEX, FINGERPRINT, Modality.TEXT, Modality.IMAGE, k, [unit_vector(1)], filter=checked
+    )
+
+
+async def store(shard: PgvectorShard, *items: ItemRecord, request_id: str = "") -> int:
+    write = Upsert(INDEX, FINGERPRINT, items, request_id)
+    return (await shard.write(write, soon())).sequence
+
+
+async def refusal(settings: IndexSettings) -> str:
+    with pytest.raises(errors.ServiceUnavailable) as caught:
+        async with opened(settings):
+            pass
+    return caught.value.message
+
+
+async def test_a_server_that_refuses_or_is_not_there_is_named_with_its_reason(
+    postgres: Postgres,
+) -> None:
+    """The server of the tests is built without TLS, so that only its absence can be tried."""
+    for url, why in {
+        postgres.url(password="another"): "password authentication failed",
+        postgres.url(database="nowhere"): 'database "nowhere" does not exist',
+        postgres.url(options="?sslmode=require"): "server does not support SSL",
+        "postgresql://127.0.0.1:1/tandem": "Connection refused",
+    }.items():
+        start_time = time.monotonic()
+        assert why in await refusal(settings_of(postgres, url))
+        assert time.monotonic() - start_time < 3
+    candidates = PgvectorCandidates(settings_of(postgres, engine_namespace="empty"), FINGERPRINT)
+    with pytest.raises(errors.ServiceUnavailable, match="does not exist"):
+        await candidates.open()
+    await candidates.close()
+
+
+async def test_tables_of_another_shard_or_version_are_refused(postgres: Postgres) -> None:
+    async with opened(settings_of(postgres, engine_namespace="first")):
+        pass
+    with pytest.raises(StoreRefused, match="has shard 0 of 1, not 1 of 2"):
+        async with opened(
+            settings_of(postgres, engine_namespace="first", shard_number=1, shard_count=2)
+        ):
+            pass
+    postgres.execute("UPDATE first.shard SET schema_version = 2")
+    with pytest.raises(StoreRefused, match="of version 2, this release reads 1"):
+        async with opened(settings_of(postgres, engine_namespace="first")):
+            pass
+
+
+async def test_several_processes_make_the_tables_and_an_index_at_once(postgres: Postgres) -> None:
+    settings = settings_of(postgres, engine_namespace="crowd")
+    shards = [PgvectorShard(settings) for _ in range(8)]
+    await asyncio.gather(*(shard.open() for shard in shards))
+
+    sequences = await asyncio.gather(
+        *(store(shard, text_item(f"{n}"), text_item("all")) for n, shard in enumerate(shards))
+    )
+
+    assert sorted(sequences) == list(range(2, 18, 2))
+    answer = await shards[0].search(query(20), soon())
+    assert (answer.item_count, len(answer.found[0].hits)) == (9, 9)
+    for shard in shards:
+        await shard.close()
+
+
+async def test_one_write_of_two_with_a_request_id_is_stored(postgres: Postgres) -> None:
+    """They run at once, over two processes' connections; so do two deletes of the same item."""
+    settings = settings_of(postgres, engine_namespace="twice")
+    async with opened(settings) as one, opened(settings) as other:
+        for _ in range(5):
+            writes = (store(each, text_item("a"), request_id="w") for each in (one, other))
+            assert await asyncio.gather(*writes) == [1, 1]
+        deletes = (each.write(Delete(INDEX, ["a"]), soon()) for each in (one, other))
+        assert sorted(each.deleted_count for each in await asyncio.gather(*deletes)) == [0, 1]
+        assert (await one.search(query(), soon())).item_count == 0
+
+
+async def test_a_hung_server_costs_a_call_its_deadline_and_answers_again(
+    postgres: Postgres,
+) -> None:
+    async with opened(settings_of(postgres, engine_namespace="hung")) as shard:
+        await store(shard, text_item("a"))
+        postgres.pause()
+        try:
+            for _ in range(20):  # More than there are connections.
+                start_time = time.monotonic()
+                with pytest.raises(errors.DeadlineExceeded):
+                    await shard.search(query(), Deadline.after(0.2))
+                assert time.monotonic() - start_time < 1.0
+        finally:
+            postgres.resume()
+        answer = await shard.search(query(), soon())
+    assert [hit.item_id for hit in answer.found[0].hits] == ["a"]
+
+
+async def test_a_killed_server_is_unavailable_and_then_answers_the_first_call(
+    postgres: Postgres,
+) -> None:
+    """Also a write, if it has a request id; nothing is stored twice."""
+    async with opened(settings_of(postgres, engine_namespace="killed")) as shard:
+        await asyncio.gather(*(store(shard, text_item(f"{n}")) for n in range(8)))
+        postgres.kill()
+        for _ in range(3):
+            with pytest.raises(errors.ServiceUnavailable):
+                await shard.search(query(), soon())
+            with pytest.raises(errors.ServiceUnavailable):
+                await shard.check()
+        postgres.start()
+        assert (await shard.search(query(), soon())).item_count == 8
+        await asyncio.gather(*(shard.search(query(), soon()) for _ in range(8)))
+        postgres.kill()
+        postgres.start()
+        assert await store(shard, text_item("again"), request_id="again") == 9
+        await shard.check()
+
+
+async def test_a_filter_loses_no_recall(postgres: Postgres) -> None:
+    """The path says how: few are compared one by one, many are found by the index."""
+    items = [
+        replace(text_item(f"{n:05}", n), attributes={"n": n, "odd": bool(n % 2)})
+        for n in range(6_400)
+    ]
+    async with opened(settings_of(postgres, engine_namespace="filters")) as shard:
+        for start in range(0, len(items), 256):
+            await store(shard, *items[start : start + 256])
+        similarities = sorted(
+            ((float(unit_vector(n) @ unit_vector(1)), n) for n in range(6_400)), reverse=True
+        )
+        for where, strategy, holds in [
+            (InRange("n", at_least=100, below=150), SearchStrategy.PRE_FILTER, range(100, 150)),
+            (OneOf("odd", (True,)), SearchStrategy.PRE_FILTER, range(1, 6_400, 2)),
+            (InRange("n", at_least=50), SearchStrategy.POST_FILTER, range(50, 6_400)),
+        ]:
+            [found] = (await shard.search(query(20, where), soon())).found
+            expected = [f"{n:05}" for _, n in similarities if n in holds][:20]
+            assert found.path.strategy is strategy
+            assert len(set(expected) & {hit.item_id for hit in found.hits}) >= (
+                20 if strategy is SearchStrategy.PRE_FILTER else 18
+            )
+
+
+async def refused(shard: PgvectorShard, item: ItemRecord) -> errors.TandemError | None:
+    """Returns the error of storing the item, if there is one."""
+    try:
+        await store(shard, item)
+    except errors.TandemError as error:
+        return error
+    return None
+
+
+@pytest.mark.skipif(SmallDisk.why_not() is not None, reason=str(SmallDisk.why_not()))
+async def test_a_full_disk_refuses_writes_by_name_and_keeps_searches(tmp_path: Path) -> None:
+    with (
+        SmallDisk(tmp_path / "disk", 220 << 20) as disk,
+        running_postgres(disk.path / "data", max_wal_size="64MB", min_wal_size="32MB") as server,
+    ):
+        async with opened(settings_of(server)) as shard:
+            await store(shard, text_item("a"))
+            disk.fill(left_bytes=1 << 20)
+            large = replace(image_item("large"), content=ImageContent(bytes(4 << 20)))
+            refusals = [await refused(shard, replace(large, item_id=f"{n}")) for n in range(8)]
+            assert {type(each) for each in refusals if each} == {errors.StoreFull}
+            disk.empty()
+            end_time = time.monotonic() + 60
+            while await refused(shard, text_item("b")):  # It may have to recover first.
+                assert time.monotonic() < end_time
+                await asyncio.sleep(0.2)
+            answer = await shard.search(query(), soon())
+            assert [hit.item_id for hit in answer.found[0].hits] == ["a", "b"]
