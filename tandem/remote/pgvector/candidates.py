@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import sql
 
 from tandem.contract.deadline import Deadline
 from tandem.errors import IndexNotFound, ModelMismatch
@@ -94,7 +93,7 @@ class PgvectorCandidates(CandidateStore):
         fingerprint: str,
         item_ids: Sequence[str],
     ) -> dict[str, _T]:
-        statement = self._tables.of(_READ, index_id, parts=sql.SQL(parts))
+        statement = self._tables.of(_READ, index_id, parts=parts)
 
         async def rows(connection: Connection) -> Sequence[tuple[Any, ...]]:
             try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from psycopg import sql
+import psycopg
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
@@ -30,10 +30,12 @@ from tandem.stages.shard_answer import Found, KeywordFound, RowHit, ShardAnswer
 INDEX_TYPE = "pgvector HNSW"
 # Up to so many items, or this part of all, those that match a filter are compared one by one.
 _FEW_COUNT, _FEW_SHARE = 5_000, 0.02
-_UNFILTERED = SearchPath(SearchStrategy.UNFILTERED, INDEX_TYPE)
 _POLL_SECONDS = 0.01
 # Time to report, before the deadline, that the sequence was not reached.
 _ANSWER_SECONDS = 0.02
+_UNFILTERED = SearchPath(SearchStrategy.UNFILTERED, INDEX_TYPE)
+_FILTERED = SearchPath(SearchStrategy.POST_FILTER, INDEX_TYPE)
+_TOO_FEW = Fallback(SearchFallback.TOO_FEW_FOUND, "the index found too few that match")
 
 _INDEX = """
 SELECT fingerprint, dimension, text_count, image_count, (SELECT sequence FROM {shard})
@@ -43,14 +45,17 @@ _MATCHING = """
 SELECT count(*) FROM (
     SELECT FROM {items} WHERE modality = {modality} AND {matches} LIMIT {limit}) AS few
 """
-# An added 0 is a distance that no index has. Equal distances are in the order of ids.
+# One statement sees one state. An added 0 is a distance that no index has.
 _NEAREST = """
-SELECT query.place, near.id, near.distance, {embedding}
-FROM (VALUES {queries}) AS query (place, embedding) CROSS JOIN LATERAL (
-    SELECT id, embedding, embedding <#> query.embedding AS distance FROM {items}
-    WHERE modality = {modality} AND {matches}
-    ORDER BY (embedding <#> query.embedding) {added} LIMIT {limit}) AS near
-ORDER BY query.place, near.distance, near.id
+SELECT fingerprint, dimension, text_count, image_count, sequence, near.*
+FROM {shard} CROSS JOIN {indexes} AS indexes LEFT JOIN LATERAL (
+    SELECT query.place, item.id, item.distance, {embedding}
+    FROM (VALUES {queries}) AS query (place, embedding) CROSS JOIN LATERAL (
+        SELECT id, embedding, embedding <#> query.embedding AS distance FROM {items}
+        WHERE modality = {modality} AND {matches}
+        ORDER BY (embedding <#> query.embedding) {added} LIMIT {limit}) AS item
+    ) AS near ON true
+WHERE indexes.id = %(index_id)s ORDER BY near.place, near.distance, near.id
 """
 
 
@@ -89,90 +94,78 @@ async def index_row(tables: Tables, connection: Connection, index_id: str) -> In
 async def searched(
     tables: Tables, connection: Connection, query: ShardQuery, deadline: Deadline
 ) -> ShardAnswer:
-    """Returns what the index has for the query; raises what `Shard.search` raises."""
-    index = await _reached(tables, connection, query, deadline)
-    index.check(query.fingerprint, query.embeddings)
+    """Returns what the index has for the query, once it has the query's sequence.
+
+    Raises what `Shard.search` raises.
+    """
     near = _Near(
         query.index_id,
+        query.fingerprint,
         query.modality,
         query.embeddings,
         query.retrieve_k,
         embeddings_included=query.embeddings_included,
     )
-    item_count = index.item_count(query.modality)
-    if query.where is None:
-        found = await near.found(tables, connection)
-    else:
-        values: dict[str, object] = {}
-        near = replace(near, matches=condition(query.where, values), values=values)
-        found = await _filtered(tables, connection, near, item_count)
-    keyword_found = KeywordFound(KeywordState.DISABLED) if query.keywords else None
-    return ShardAnswer(found, index.sequence, item_count, keyword_found)
+    while True:
+        index, found = await _filtered(tables, connection, query, near)
+        if index.sequence >= query.minimum_sequence:
+            break
+        if deadline.left() < _ANSWER_SECONDS + _POLL_SECONDS:
+            raise SequenceNotReached(minimum=query.minimum_sequence, applied=index.sequence)
+        await asyncio.sleep(_POLL_SECONDS)
+    words = KeywordFound(KeywordState.DISABLED) if query.keywords else None
+    return ShardAnswer(found, index.sequence, index.item_count(query.modality), words)
 
 
 async def neighbours(
     tables: Tables, connection: Connection, query: ShardNeighbourQuery
 ) -> ShardNeighbours:
     """Returns the neighbours of both modalities; raises as `Shard.find_neighbours`."""
-    index = await index_row(tables, connection, query.index_id)
-    index.check(query.fingerprint, list(query.nodes))
-    return {
-        modality: await _neighbours(tables, connection, query, modality) for modality in Modality
-    }
-
-
-async def _reached(
-    tables: Tables, connection: Connection, query: ShardQuery, deadline: Deadline
-) -> IndexRow:
-    """Waits until a search would see the query's sequence; raises SequenceNotReached."""
-    while True:
-        index = await index_row(tables, connection, query.index_id)
-        if index.sequence >= query.minimum_sequence:
-            return index
-        if deadline.left() < _ANSWER_SECONDS + _POLL_SECONDS:
-            raise SequenceNotReached(minimum=query.minimum_sequence, applied=index.sequence)
-        await asyncio.sleep(_POLL_SECONDS)
+    found = {}
+    for modality in Modality:
+        near = _Near(
+            query.index_id,
+            query.fingerprint,
+            modality,
+            [query.query_D],
+            query.pool_k,
+            embeddings_included=True,
+        )
+        _, pool = await near.found(tables, connection)
+        if len(query.nodes) > 1 and len(pool[0].hits) == query.pool_k:
+            around = replace(near, embeddings=list(query.nodes[1:]), count=query.neighbour_k)
+            pool += (await around.found(tables, connection))[1]
+        rows = {
+            hit.item_id: embedding
+            for each in pool
+            if each.embeddings is not None
+            for hit, embedding in zip(each.hits, each.embeddings, strict=True)
+        }
+        pool_PD = np.stack([*rows.values()]) if rows else query.nodes[:0]
+        found[modality] = ModalityNeighbours.within(query, pool_PD, np.arange(len(rows)))
+    return found
 
 
 async def _filtered(
-    tables: Tables, connection: Connection, near: _Near, item_count: int
-) -> Sequence[Found]:
-    few_count = max(_FEW_COUNT, int(item_count * _FEW_SHARE))
-    statement = tables.of(
-        _MATCHING, near.index_id, **near.parts(), limit=sql.Literal(few_count + 1)
-    )
-    row = await (await connection.execute(statement, near.values)).fetchone()
-    assert row is not None, "a count is one row"
-    if row[0] <= few_count:
-        path = SearchPath(SearchStrategy.PRE_FILTER, matching_count=row[0])
-        return await replace(near, path=path, is_exact=True).found(tables, connection)
-    path = SearchPath(SearchStrategy.POST_FILTER, INDEX_TYPE)
-    found = await replace(near, path=path).found(tables, connection)
-    if all(len(each.hits) == near.count for each in found):
-        return found
-    path = SearchPath(
-        SearchStrategy.EXACT_SCAN,
-        fallback=Fallback(SearchFallback.TOO_FEW_FOUND, "the index found too few that match"),
-    )
+    tables: Tables, connection: Connection, query: ShardQuery, near: _Near
+) -> tuple[IndexRow, list[Found]]:
+    if query.where is None:
+        return await near.found(tables, connection)
+    index = await index_row(tables, connection, query.index_id)
+    few_count = max(_FEW_COUNT, int(index.item_count(query.modality) * _FEW_SHARE))
+    values: dict[str, object] = {}
+    near = replace(near, matches=condition(query.where, values), values=values, path=_FILTERED)
+    statement = tables.of(_MATCHING, near.index_id, limit=few_count + 1, **near.parts())
+    row = await (await connection.execute(statement, values)).fetchone()
+    matching_count = row[0] if row else 0
+    if matching_count > few_count:
+        index, found = await near.found(tables, connection)
+        if all(len(each.hits) == near.count for each in found):
+            return index, found
+        path = SearchPath(SearchStrategy.EXACT_SCAN, fallback=_TOO_FEW)
+    else:
+        path = SearchPath(SearchStrategy.PRE_FILTER, matching_count=matching_count)
     return await replace(near, path=path, is_exact=True).found(tables, connection)
-
-
-async def _neighbours(
-    tables: Tables, connection: Connection, query: ShardNeighbourQuery, modality: Modality
-) -> ModalityNeighbours:
-    near = _Near(query.index_id, modality, [query.query_D], query.pool_k, embeddings_included=True)
-    pool = list(await near.found(tables, connection))
-    if len(query.nodes) > 1 and len(pool[0].hits) == query.pool_k:
-        around = replace(near, embeddings=list(query.nodes[1:]), count=query.neighbour_k)
-        pool += await around.found(tables, connection)
-    rows = {
-        hit.item_id: embedding
-        for each in pool
-        if each.embeddings is not None
-        for hit, embedding in zip(each.hits, each.embeddings, strict=True)
-    }
-    pool_PD = np.stack([*rows.values()]) if rows else query.nodes[:0]
-    return ModalityNeighbours.within(query, pool_PD, np.arange(len(rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +173,7 @@ class _Near:
     """Describes which items to find."""
 
     index_id: str
+    fingerprint: str
     modality: Modality
     embeddings: Embeddings
     count: int
@@ -191,38 +185,47 @@ class _Near:
     is_exact: bool = False
     path: SearchPath = _UNFILTERED
 
-    def parts(self) -> dict[str, sql.Composable]:
-        return {
-            "modality": sql.Literal(MODALITIES.index(self.modality)),
-            "matches": sql.SQL(self.matches),
-        }
+    def parts(self) -> dict[str, object]:
+        return {"modality": MODALITIES.index(self.modality), "matches": self.matches}
 
-    async def found(self, tables: Tables, connection: Connection) -> Sequence[Found]:
-        """Returns the nearest items to each embedding, best first, ties by smaller id."""
-        queries = ", ".join(f"({n}, %(query_{n})s::vector)" for n in range(len(self.embeddings)))
+    async def found(self, tables: Tables, connection: Connection) -> tuple[IndexRow, list[Found]]:
+        """Returns the nearest items to each embedding, best first, ties by smaller id.
+
+        Raises IndexNotFound, ModelMismatch and EmbeddingInvalid.
+        """
         statement = tables.of(
             _NEAREST,
             self.index_id,
             **self.parts(),
-            queries=sql.SQL(queries),
-            embedding=sql.SQL(
-                "vector_send(near.embedding)" if self.embeddings_included else "NULL"
-            ),
-            added=sql.SQL("+ 0" if self.is_exact else ""),
-            limit=sql.Literal(self.count),
+            queries=", ".join(f"({n}, %(q{n})s::vector)" for n in range(len(self.embeddings))),
+            embedding="vector_send(item.embedding)" if self.embeddings_included else "NULL",
+            added="+ 0" if self.is_exact else "",
+            limit=self.count,
         )
-        values = {f"query_{n}": each for n, each in enumerate(self.embeddings)} | self.values
-        rows = await (await connection.execute(statement, values, binary=True)).fetchall()
-        found: list[list[tuple[Any, ...]]] = [[] for _ in self.embeddings]
-        for row in rows:
-            found[row[0]].append(row[1:])
-        return [self._found(each) for each in found]
+        values = {f"q{n}": each for n, each in enumerate(self.embeddings)} | self.values
+        values["index_id"] = self.index_id
+        try:
+            rows = await (await connection.execute(statement, values, binary=True)).fetchall()
+        except psycopg.errors.UndefinedTable:
+            raise IndexNotFound(index_id=self.index_id) from None
+        except psycopg.errors.DataException:  # Most likely of another dimension.
+            index = await index_row(tables, connection, self.index_id)
+            index.check(self.fingerprint, self.embeddings)
+            raise
+        if not rows:
+            raise IndexNotFound(index_id=self.index_id)
+        index = IndexRow(*rows[0][:5])
+        index.check(self.fingerprint, self.embeddings)
+        own: list[list[tuple[Any, ...]]] = [[] for _ in self.embeddings]
+        for *_, place, item_id, distance, embedding in rows:
+            if place is not None:
+                own[place].append((item_id, distance, embedding))
+        return index, [self._found(each) for each in own]
 
     def _found(self, rows: Sequence[tuple[Any, ...]]) -> Found:
-        hits = [RowHit(item_id, -distance) for item_id, distance, _ in rows]
-        if not self.embeddings_included:
-            return Found(hits, self.path)
-        none = np.zeros((0, len(self.embeddings[0])), np.float32)
-        return Found(
-            hits, self.path, np.stack([vector_of(row[2]) for row in rows]) if rows else none
-        )
+        embeddings = None
+        if self.embeddings_included:
+            embeddings = np.zeros((len(rows), len(self.embeddings[0])), np.float32)
+            for place, (*_, embedding) in enumerate(rows):
+                embeddings[place] = vector_of(embedding)
+        return Found([RowHit(each[0], -each[1]) for each in rows], self.path, embeddings)

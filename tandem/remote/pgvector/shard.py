@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from psycopg import sql
-
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
@@ -170,7 +168,7 @@ class PgvectorShard(EngineShard):
                 break
             left_bytes -= sizes.get(item_id, 0)
             read.append(item_id)
-        content = sql.SQL("content" if query.content_included else "NULL")
+        content = "content" if query.content_included else "NULL"
         rows = await self._rows(connection, _ROWS, [read], index_id, content=content)
         found = {item_id: parts for item_id, *parts in rows}
         items = {
@@ -186,7 +184,7 @@ class PgvectorShard(EngineShard):
         statement: str,
         values: Sequence[object] | Mapping[str, object],
         index_id: str = "",
-        **parts: sql.Composable,
+        **parts: str,
     ) -> Sequence[tuple[Any, ...]]:
         found = await connection.execute(
             self._tables.of(statement, index_id, **parts), values, binary=True

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 
 import psycopg
-from psycopg import sql
 
 from tandem.contract.content import Modality
 from tandem.local.item_store.item_record import RecordView, item_key
@@ -29,23 +28,23 @@ MODALITIES = tuple(Modality)
 """A modality's number in a row is its place here."""
 
 # So that of several processes that start at once, one makes the tables.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended({}, 0))"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
-CREATE TABLE IF NOT EXISTS {schema}.shard (
+CREATE TABLE IF NOT EXISTS {shard} (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     schema_version int NOT NULL, number int NOT NULL, count int NOT NULL,
     sequence bigint NOT NULL DEFAULT 0, request_number bigint NOT NULL DEFAULT 0);
-INSERT INTO {schema}.shard (schema_version, number, count) VALUES ({version}, {number}, {count})
+INSERT INTO {shard} (schema_version, number, count) VALUES ({version}, {number}, {count})
     ON CONFLICT DO NOTHING;
-CREATE TABLE IF NOT EXISTS {schema}.indexes (
+CREATE TABLE IF NOT EXISTS {indexes} (
     id text COLLATE "C" PRIMARY KEY, fingerprint text NOT NULL, dimension int NOT NULL,
     text_count bigint NOT NULL DEFAULT 0, image_count bigint NOT NULL DEFAULT 0)
     WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS {schema}.changes (
+CREATE TABLE IF NOT EXISTS {changes} (
     sequence bigint PRIMARY KEY, operation text NOT NULL, index_id text NOT NULL,
     item_id text NOT NULL);
-CREATE TABLE IF NOT EXISTS {schema}.requests (
+CREATE TABLE IF NOT EXISTS {requests} (
     id bytea PRIMARY KEY, digest bytea NOT NULL, sequence bigint NOT NULL,
     deleted_count int NOT NULL, number bigint NOT NULL UNIQUE);
 """
@@ -66,15 +65,16 @@ class Tables:
 
     def __init__(self, schema: str) -> None:
         self.schema = schema
+        self._schema = '"{}"'.format(schema.replace('"', '""'))
 
-    def of(self, statement: str, index_id: str = "", **parts: sql.Composable) -> sql.Composed:
+    def of(self, statement: str, index_id: str = "", **parts: object) -> bytes:
         """Returns the statement with the names of the tables and the parts filled in."""
         # Ids are longer than names may be.
         digest = hashlib.blake2b(index_id.encode(), digest_size=12).hexdigest()
         names = {name: name for name in ("shard", "indexes", "changes", "requests")}
         names["items"] = f"items_{digest}"
-        tables = {each: sql.Identifier(self.schema, name) for each, name in names.items()}
-        return sql.SQL(statement).format(**tables, **parts)
+        tables = {each: f"{self._schema}.{name}" for each, name in names.items()}
+        return statement.format(schema=self._schema, **tables, **parts).encode()
 
     async def make(self, connection: Connection, number: int, count: int) -> None:
         """Makes what is missing; raises StoreRefused for tables of another shard or version."""
@@ -82,15 +82,10 @@ class Tables:
             made = await self._stamp(connection)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             async with connection.transaction():
-                await connection.execute(sql.SQL(_LOCK).format(self.schema))
+                await connection.execute(_LOCK, [self.schema])
                 await self._make_extension(connection)
-                statement = sql.SQL(_TABLES).format(
-                    schema=sql.Identifier(self.schema),
-                    version=SCHEMA_VERSION,
-                    number=number,
-                    count=count,
-                )
-                await connection.execute(statement)
+                stamp = {"version": SCHEMA_VERSION, "number": number, "count": count}
+                await connection.execute(self.of(_TABLES, **stamp))
             made = await self._stamp(connection)
         if made[0] != SCHEMA_VERSION:
             raise StoreRefused(
@@ -105,8 +100,7 @@ class Tables:
 
     async def make_index(self, connection: Connection, index_id: str, dimension: int) -> None:
         """Makes the table of a new index."""
-        made = self.of(_ITEMS, index_id, dimension=sql.Literal(dimension))
-        await connection.execute(made)
+        await connection.execute(self.of(_ITEMS, index_id, dimension=dimension))
 
     async def _stamp(self, connection: Connection) -> tuple[int, ...]:
         found = await connection.execute(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from tandem.errors import (
@@ -184,7 +183,7 @@ async def _upserted(
     for item in sorted(write.items, key=lambda each: each.item_id):
         values += _row(write.index_id, item)
     place = "(%s, %s, %s::vector, %s, %s, %s)"
-    rows = sql.SQL(", ".join([place] * len(write.items)))
+    rows = ", ".join([place] * len(write.items))
     found = await connection.execute(tables.of(_UPSERT, write.index_id, rows=rows), values)
     return await found.fetchall()
 
