@@ -29,13 +29,12 @@ from tandem.remote.pgvector.tables import (
     Tables,
 )
 from tandem.stages.item_write import Committed, Delete, Upsert
-from tandem.stages.items import Deleted, ItemRecord
+from tandem.stages.items import Deleted
 
 # The lock keeps the index from being dropped meanwhile; writers do not wait for one another.
 _INDEX = "SELECT fingerprint, dimension FROM {indexes} WHERE id = %s FOR KEY SHARE"
 _NEW_INDEX = """
 INSERT INTO {indexes} (id, fingerprint, dimension) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
-RETURNING id
 """
 _UPSERT = """
 INSERT INTO {items} AS old (id, modality, embedding, attributes, head, content) VALUES {rows}
@@ -51,35 +50,37 @@ DELETE FROM {items} WHERE id IN (
     SELECT id FROM {items} WHERE id = ANY(%s) ORDER BY id FOR UPDATE)
 RETURNING id, NULL, modality
 """
+_ANSWER = "SELECT digest, sequence, deleted_count FROM {requests} WHERE id = %(request_id)s"
+_INDEX_COUNT = "SELECT count(*) FROM {indexes}"
 _DROP = "DELETE FROM {indexes} WHERE id = %s RETURNING text_count + image_count"
 # Last, because it takes the one row that all writes take, until the commit.
-_FINISH = """
+_FINISH = f"""
 WITH counted AS (
-    UPDATE {indexes} SET text_count = text_count + %(texts)s,
+    UPDATE {{indexes}} SET text_count = text_count + %(texts)s,
         image_count = image_count + %(images)s WHERE id = %(index_id)s),
 moved AS (
-    UPDATE {shard} SET sequence = sequence + cardinality(%(item_ids)s::text[]),
-        request_number = request_number + %(requests)s RETURNING sequence, request_number),
+    UPDATE {{shard}} SET sequence = sequence + cardinality(%(item_ids)s::text[]),
+        request_number = request_number + (%(request_id)s::bytea IS NOT NULL)::int
+    RETURNING sequence, request_number),
 logged AS (
-    INSERT INTO {changes} SELECT
+    INSERT INTO {{changes}} SELECT
         sequence - cardinality(%(item_ids)s::text[]) + place, %(operation)s, %(index_id)s, item_id
     FROM moved, unnest(%(item_ids)s::text[]) WITH ORDINALITY AS each (item_id, place)),
 kept AS (
-    INSERT INTO {requests} SELECT %(request_id)s, %(digest)s, sequence, %(deleted)s, request_number
-    FROM moved WHERE %(requests)s = 1),
+    INSERT INTO {{requests}} SELECT %(request_id)s, %(digest)s, sequence, %(deleted)s,
+        request_number FROM moved WHERE %(request_id)s::bytea IS NOT NULL),
 forgotten AS (
-    DELETE FROM {requests} WHERE number <= (SELECT request_number FROM moved) - %(kept_requests)s),
+    DELETE FROM {{requests}} WHERE number <= (
+        SELECT request_number FROM moved) - {KEPT_REQUEST_COUNT}),
 trimmed AS (
-    DELETE FROM {changes} WHERE sequence <= (SELECT sequence FROM moved) - %(kept_changes)s)
+    DELETE FROM {{changes}} WHERE sequence <= (
+        SELECT sequence FROM moved) - {KEPT_CHANGE_COUNT})
 SELECT sequence FROM moved
 """
 
 
 async def committed(tables: Tables, connection: Connection, write: Upsert | Delete) -> Committed:
-    """Commits the write, and returns once it is on disk.
-
-    Raises what `Shard.write` raises, and psycopg.Error.
-    """
+    """Commits the write, and returns once it is on disk; raises what `Shard.write` raises."""
     try:
         async with connection.transaction():
             return await _written(tables, connection, write)
@@ -97,44 +98,34 @@ async def dropped(tables: Tables, connection: Connection, index_id: str) -> Dele
         if row is None:
             raise IndexNotFound(index_id=index_id)
         await connection.execute(tables.of("DROP TABLE {items}", index_id))
-        sequence = await _finish(tables, connection, "drop", index_id, [""])
-    return Deleted(row[0], sequence)
+        changes = {"operation": "drop", "index_id": index_id, "item_ids": [""]}
+        return Deleted(row[0], await _finished(tables, connection, changes))
 
 
 async def _written(tables: Tables, connection: Connection, write: Upsert | Delete) -> Committed:
+    values: dict[str, object] = {"index_id": write.index_id}
     if write.request_id:
-        found = await connection.execute(
-            tables.of("SELECT digest, sequence, deleted_count FROM {requests} WHERE id = %s"),
-            [write.request_id.encode()],
-        )
+        values |= {"request_id": write.request_id.encode(), "digest": write_digest(write)}
+        found = await connection.execute(tables.of(_ANSWER), values)
         if (row := await found.fetchone()) is not None:
-            if row[0] != write_digest(write):
+            if row[0] != values["digest"]:
                 raise RequestIdReused(request_id=write.request_id)
             return Committed(row[1], row[2], is_repeat=True)
     if isinstance(write, Upsert):
         await _admit(tables, connection, write)
         changed = await _upserted(tables, connection, write)
-        operation, deleted_count = "upsert", 0
+        values |= {"operation": "upsert"}
     else:
         await _index(tables, connection, write.index_id)
-        found = await connection.execute(tables.of(_DELETE, write.index_id), [list(write.item_ids)])
-        changed = await found.fetchall()
-        operation, deleted_count = "delete", len(changed)
-    added = [
-        sum(new == number for _, new, _ in changed) - sum(old == number for *_, old in changed)
-        for number in range(len(MODALITIES))
-    ]
-    sequence = await _finish(
-        tables,
-        connection,
-        operation,
-        write.index_id,
-        [item_id for item_id, *_ in changed],
-        added,
-        (write.request_id.encode(), write_digest(write)) if write.request_id else None,
-        deleted_count,
-    )
-    return Committed(sequence, deleted_count)
+        statement = tables.of(_DELETE, write.index_id)
+        changed = await (await connection.execute(statement, [list(write.item_ids)])).fetchall()
+        values |= {"operation": "delete", "deleted": len(changed)}
+    for number, name in enumerate(("texts", "images")):
+        added = sum(new == number for _, new, _ in changed)
+        values[name] = added - sum(old == number for *_, old in changed)
+    values["item_ids"] = [item_id for item_id, *_ in changed]
+    sequence = await _finished(tables, connection, values)
+    return Committed(sequence, 0 if isinstance(write, Upsert) else len(changed))
 
 
 async def _index(tables: Tables, connection: Connection, index_id: str) -> tuple[Any, ...]:
@@ -150,7 +141,7 @@ async def _admit(tables: Tables, connection: Connection, write: Upsert) -> None:
     try:
         stored = await _index(tables, connection, write.index_id)
     except IndexNotFound:
-        await _create(tables, connection, write.index_id, write.fingerprint, dimension)
+        await _create(tables, connection, write, dimension)
         stored = await _index(tables, connection, write.index_id)
     if write.fingerprint != stored[0]:
         raise ModelMismatch(request=write.fingerprint, index=stored[0])
@@ -158,21 +149,17 @@ async def _admit(tables: Tables, connection: Connection, write: Upsert) -> None:
         raise EmbeddingInvalid(why=f"it has {dimension} dimensions instead of {stored[1]}")
 
 
-async def _create(
-    tables: Tables, connection: Connection, index_id: str, fingerprint: str, dimension: int
-) -> None:
+async def _create(tables: Tables, connection: Connection, write: Upsert, dimension: int) -> None:
     if dimension > MAX_DIMENSION:
         raise EmbeddingInvalid(
             why=f"it has {dimension} dimensions, and pgvector's index takes {MAX_DIMENSION:,}"
         )
-    found = await connection.execute(tables.of("SELECT count(*) FROM {indexes}"))
-    row = await found.fetchone()
+    row = await (await connection.execute(tables.of(_INDEX_COUNT))).fetchone()
     if row is not None and row[0] >= MAX_INDEX_COUNT:
         raise StoreFull(why=f"it has {row[0]:,} indexes", advice="delete one that is not needed")
-    new = [index_id, fingerprint, dimension]
-    found = await connection.execute(tables.of(_NEW_INDEX), new)
-    if await found.fetchone() is not None:
-        await tables.make_index(connection, index_id, dimension)
+    new = [write.index_id, write.fingerprint, dimension]
+    if (await connection.execute(tables.of(_NEW_INDEX), new)).rowcount:
+        await tables.make_index(connection, write.index_id, dimension)
 
 
 async def _upserted(
@@ -181,54 +168,21 @@ async def _upserted(
     """Writes the rows; returns id, modality and the modality of the item that it replaced."""
     values: list[object] = []
     for item in sorted(write.items, key=lambda each: each.item_id):
-        values += _row(write.index_id, item)
-    place = "(%s, %s, %s::vector, %s, %s, %s)"
-    rows = ", ".join([place] * len(write.items))
+        # Sequences are given at the commit, so that writes need not wait for one another; a random
+        # number tells this write of the item from all others as well.
+        key = item_key(write.index_id, item.item_id)
+        modality, attributes = MODALITIES.index(item.content.modality), exact(item.attributes)
+        values += [item.item_id, modality, item.encoding.embedding, Jsonb(attributes)]
+        values += pack_apart(key, item, secrets.randbits(63))
+    rows = ", ".join(["(%s, %s, %s::vector, %s, %s, %s)"] * len(write.items))
     found = await connection.execute(tables.of(_UPSERT, write.index_id, rows=rows), values)
     return await found.fetchall()
 
 
-def _row(index_id: str, item: ItemRecord) -> Sequence[object]:
-    # Sequences are given at the commit, so that writes need not wait for one another; a random
-    # number tells this write of the item from all others as well.
-    key = item_key(index_id, item.item_id)
-    head, content = pack_apart(key, item, secrets.randbits(63))
-    return (
-        item.item_id,
-        MODALITIES.index(item.content.modality),
-        item.encoding.embedding,
-        Jsonb(exact(item.attributes)),
-        head,
-        content,
-    )
-
-
-async def _finish(
-    tables: Tables,
-    connection: Connection,
-    operation: str,
-    index_id: str,
-    item_ids: Sequence[str],
-    added: Sequence[int] = (0, 0),
-    request: tuple[bytes, bytes] | None = None,
-    deleted_count: int = 0,
-) -> int:
-    """Gives the changes their sequences, which have no gap, and returns the last one."""
-    request_id, digest = request or (b"", b"")
-    values = {
-        "texts": added[0],
-        "images": added[1],
-        "index_id": index_id,
-        "item_ids": list(item_ids),
-        "operation": operation,
-        "requests": int(request is not None),
-        "request_id": request_id,
-        "digest": digest,
-        "deleted": deleted_count,
-        "kept_requests": KEPT_REQUEST_COUNT,
-        "kept_changes": KEPT_CHANGE_COUNT,
-    }
-    found = await connection.execute(tables.of(_FINISH), values)
-    row = await found.fetchone()
+async def _finished(tables: Tables, connection: Connection, values: dict[str, object]) -> int:
+    """Gives the changes their sequences, which have no gap; returns the last one."""
+    none: dict[str, object] = {"request_id": None, "digest": None}
+    none |= dict.fromkeys(("texts", "images", "deleted"), 0)
+    row = await (await connection.execute(tables.of(_FINISH), none | values)).fetchone()
     assert row is not None, "the row comes with its table"
     return int(row[0])
