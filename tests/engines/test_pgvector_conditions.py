@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from tandem.contract.filtering.attributes import Attributes
-from tandem.contract.filtering.filters import Filter, OneOf, StartsWith, holds
+from tandem.contract.filtering.filters import Filter, OneOf, StartsWith, Value, holds
 from tandem.errors import AttributeInvalid
 from tandem.remote.pgvector.conditions import condition, exact
 from tests.support.contract import made_filters
 from tests.support.engines.postgres import shared_postgres
 
 NUMBERS = st.sampled_from([1, True, 1.0, 0.1, 2**53, 2**53 + 1, 2.0**53, 2.0**62, 2**62, 1e300])
-VALUES = {
+VALUES: dict[str, st.SearchStrategy[Value]] = {
     "texts": st.sampled_from(made_filters.TEXTS),
     "numbers": NUMBERS,
     "any": made_filters.values,

@@ -188,11 +188,12 @@ async def test_a_filter_loses_no_recall(postgres: Postgres) -> None:
         similarities = sorted(
             ((float(unit_vector(n) @ unit_vector(1)), n) for n in range(6_400)), reverse=True
         )
-        for where, strategy, holds in [
+        cases: list[tuple[Filter, SearchStrategy, range]] = [
             (InRange("n", at_least=100, below=150), SearchStrategy.PRE_FILTER, range(100, 150)),
             (OneOf("odd", (True,)), SearchStrategy.PRE_FILTER, range(1, 6_400, 2)),
             (InRange("n", at_least=50), SearchStrategy.POST_FILTER, range(50, 6_400)),
-        ]:
+        ]
+        for where, strategy, holds in cases:
             [found] = (await shard.search(query(20, where), soon())).found
             expected = [f"{n:05}" for _, n in similarities if n in holds][:20]
             assert found.path.strategy is strategy

@@ -83,7 +83,7 @@ class IndexRow:
                 )
 
 
-async def index_row(tables: Tables, connection: Connection, index_id: str) -> IndexRow:
+async def index_row(index_id: str, tables: Tables, connection: Connection) -> IndexRow:
     """Returns the index's row; raises IndexNotFound."""
     found = await connection.execute(tables.of(_INDEX), [index_id])
     if (row := await found.fetchone()) is None:
@@ -92,7 +92,7 @@ async def index_row(tables: Tables, connection: Connection, index_id: str) -> In
 
 
 async def searched(
-    tables: Tables, connection: Connection, query: ShardQuery, deadline: Deadline
+    query: ShardQuery, deadline: Deadline, tables: Tables, connection: Connection
 ) -> ShardAnswer:
     """Returns what the index has for the query, once it has the query's sequence.
 
@@ -118,7 +118,7 @@ async def searched(
 
 
 async def neighbours(
-    tables: Tables, connection: Connection, query: ShardNeighbourQuery
+    query: ShardNeighbourQuery, tables: Tables, connection: Connection
 ) -> ShardNeighbours:
     """Returns the neighbours of both modalities; raises as `Shard.find_neighbours`."""
     found = {}
@@ -151,7 +151,7 @@ async def _filtered(
 ) -> tuple[IndexRow, list[Found]]:
     if query.where is None:
         return await near.found(tables, connection)
-    index = await index_row(tables, connection, query.index_id)
+    index = await index_row(query.index_id, tables, connection)
     few_count = max(_FEW_COUNT, int(index.item_count(query.modality) * _FEW_SHARE))
     values: dict[str, object] = {}
     near = replace(near, matches=condition(query.where, values), values=values, path=_FILTERED)
@@ -209,7 +209,7 @@ class _Near:
         except psycopg.errors.UndefinedTable:
             raise IndexNotFound(index_id=self.index_id) from None
         except psycopg.errors.DataException:  # Most likely of another dimension.
-            index = await index_row(tables, connection, self.index_id)
+            index = await index_row(self.index_id, tables, connection)
             index.check(self.fingerprint, self.embeddings)
             raise
         if not rows:

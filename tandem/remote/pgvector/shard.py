@@ -47,11 +47,8 @@ class PgvectorShard(EngineShard):
 
     async def open(self) -> None:
         """Connects, and makes the tables where they are missing."""
-        await self._connections.run(
-            lambda connection: self._tables.make(connection, *self._place),
-            Deadline.after(_CHECK_SECONDS),
-            "the check of the tables",
-        )
+        work = partial(self._tables.make, *self._place)
+        await self._connections.run(work, Deadline.after(_CHECK_SECONDS), "the check of the tables")
 
     async def check(self) -> None:
         """Reads the shard's row again; raises ServiceUnavailable."""
@@ -64,52 +61,37 @@ class PgvectorShard(EngineShard):
     async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
         """Returns the nearest items to each of the query's embeddings."""
         start_time = time.perf_counter()
+        work = partial(searched, query, deadline, self._tables)
         with STAGE_DURATION.labels("search").time():
-            answer = await self._connections.run(
-                lambda connection: searched(self._tables, connection, query, deadline),
-                deadline,
-                "a search",
-            )
+            answer = await self._connections.run(work, deadline, "a search")
         return replace(answer, search_seconds=time.perf_counter() - start_time)
 
     async def find_neighbours(
         self, query: ShardNeighbourQuery, deadline: Deadline
     ) -> ShardNeighbours:
         """Returns the neighbours among the items nearest to the query and to each candidate."""
+        work = partial(neighbours, query, self._tables)
         with STAGE_DURATION.labels("neighbours").time():
-            return await self._connections.run(
-                lambda connection: neighbours(self._tables, connection, query),
-                deadline,
-                "the search for neighbours",
-            )
+            return await self._connections.run(work, deadline, "the search for neighbours")
 
     async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
         """Returns the first items of the query, as many as the shard reads at once."""
+        work = partial(self._get, query)
         with STAGE_DURATION.labels("read").time():
-            return await self._connections.run(
-                partial(self._get, query), deadline, "the reading of items"
-            )
+            return await self._connections.run(work, deadline, "the reading of items")
 
     async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none, durable and searchable."""
+        work = partial(committed, write, self._tables)
+        # Whether a write is on disk whose answer was lost, its request id alone tells.
+        may_repeat = bool(write.request_id)
         with STAGE_DURATION.labels("commit").time():
-            return await self._connections.run(
-                lambda connection: committed(self._tables, connection, write),
-                deadline,
-                "a write",
-                # Whether a write is on disk whose answer was lost, its request id alone tells.
-                may_repeat=bool(write.request_id),
-            )
+            return await self._connections.run(work, deadline, "a write", may_repeat=may_repeat)
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the whole index."""
-        check_index_id(index_id)
-        return await self._connections.run(
-            lambda connection: dropped(self._tables, connection, index_id),
-            deadline,
-            "the deletion of an index",
-            may_repeat=False,
-        )
+        work = partial(dropped, check_index_id(index_id), self._tables)
+        return await self._connections.run(work, deadline, "a deletion", may_repeat=False)
 
     async def list_item_ids(
         self, index_id: str, after: str, max_count: int, deadline: Deadline
@@ -121,7 +103,7 @@ class PgvectorShard(EngineShard):
             check_item_id(after)
 
         async def listed(connection: Connection) -> Sequence[str]:
-            await index_row(self._tables, connection, index_id)
+            await index_row(index_id, self._tables, connection)
             rows = await self._rows(connection, _IDS, [after, max_count], index_id)
             return [item_id for (item_id,) in rows]
 
@@ -129,12 +111,8 @@ class PgvectorShard(EngineShard):
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
         """Returns the state of the index."""
-        check_index_id(index_id)
-        index = await self._connections.run(
-            lambda connection: index_row(self._tables, connection, index_id),
-            deadline,
-            "the description of an index",
-        )
+        work = partial(index_row, check_index_id(index_id), self._tables)
+        index = await self._connections.run(work, deadline, "the description of an index")
         parts = [
             IndexPart(modality=each, item_count=index.item_count(each), index_type=INDEX_TYPE)
             for each in Modality
@@ -150,18 +128,15 @@ class PgvectorShard(EngineShard):
             check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)
         among = list(index_ids)
         values = {"after": after, "is_all": not among, "among": among, "limit": max_count}
-        rows = await self._connections.run(
-            lambda connection: self._rows(connection, _LIST, values),
-            deadline,
-            "the listing of indexes",
-        )
+        work = partial(self._rows, statement=_LIST, values=values)
+        rows = await self._connections.run(work, deadline, "the listing of indexes")
         return [IndexSummary(*row) for row in rows]
 
     async def _get(self, query: ItemsQuery, connection: Connection) -> FetchedItems:
         index_id = query.index_id
-        index = await index_row(self._tables, connection, index_id)
-        sizes = dict(await self._rows(connection, _BYTES, [list(query.item_ids)], index_id))
         left_bytes = min(query.max_bytes or MAX_READ_BYTES, MAX_READ_BYTES)
+        index = await index_row(index_id, self._tables, connection)
+        sizes = dict(await self._rows(connection, _BYTES, [list(query.item_ids)], index_id))
         read: list[str] = []
         for item_id in query.item_ids:
             if read and sizes.get(item_id, 0) > left_bytes:
@@ -170,13 +145,12 @@ class PgvectorShard(EngineShard):
             read.append(item_id)
         content = "content" if query.content_included else "NULL"
         rows = await self._rows(connection, _ROWS, [read], index_id, content=content)
-        found = {item_id: parts for item_id, *parts in rows}
-        items = {
-            item_id: _fetched(query, item_id, *found[item_id])
-            for item_id in read
-            if item_id in found
-        }
-        return FetchedItems(items, len(read), index.fingerprint if query.encodings_included else "")
+        found = {item_id: _fetched(query, item_id, *parts) for item_id, *parts in rows}
+        return FetchedItems(
+            {item_id: found[item_id] for item_id in read if item_id in found},
+            len(read),
+            index.fingerprint if query.encodings_included else "",
+        )
 
     async def _rows(
         self,

@@ -76,26 +76,26 @@ class Tables:
         tables = {each: f"{self._schema}.{name}" for each, name in names.items()}
         return statement.format(schema=self._schema, **tables, **parts).encode()
 
-    async def make(self, connection: Connection, number: int, count: int) -> None:
+    async def make(self, number: int, count: int, connection: Connection) -> None:
         """Makes what is missing; raises StoreRefused for tables of another shard or version."""
         try:
-            made = await self._stamp(connection)
+            stamp = await self._stamp(connection)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             async with connection.transaction():
                 await connection.execute(_LOCK, [self.schema])
                 await self._make_extension(connection)
-                stamp = {"version": SCHEMA_VERSION, "number": number, "count": count}
-                await connection.execute(self.of(_TABLES, **stamp))
-            made = await self._stamp(connection)
-        if made[0] != SCHEMA_VERSION:
+                made = self.of(_TABLES, version=SCHEMA_VERSION, number=number, count=count)
+                await connection.execute(made)
+            stamp = await self._stamp(connection)
+        if stamp[0] != SCHEMA_VERSION:
             raise StoreRefused(
-                f"the tables of schema {self.schema} are of version {made[0]}, this release reads "
+                f"the tables of schema {self.schema} are of version {stamp[0]}, this release reads "
                 f"{SCHEMA_VERSION}: use another schema, or the release that made them"
             )
-        if made[1:] != (number, count):
+        if stamp[1:] != (number, count):
             raise StoreRefused(
-                f"schema {self.schema} has shard {made[1]} of {made[2]}, not {number} of {count}: "
-                "name this shard's schema"
+                f"schema {self.schema} has shard {stamp[1]} of {stamp[2]}, not {number} of "
+                f"{count}: name this shard's schema"
             )
 
     async def make_index(self, connection: Connection, index_id: str, dimension: int) -> None:

@@ -79,7 +79,7 @@ SELECT sequence FROM moved
 """
 
 
-async def committed(tables: Tables, connection: Connection, write: Upsert | Delete) -> Committed:
+async def committed(write: Upsert | Delete, tables: Tables, connection: Connection) -> Committed:
     """Commits the write, and returns once it is on disk; raises what `Shard.write` raises."""
     try:
         async with connection.transaction():
@@ -90,7 +90,7 @@ async def committed(tables: Tables, connection: Connection, write: Upsert | Dele
             return await _written(tables, connection, write)
 
 
-async def dropped(tables: Tables, connection: Connection, index_id: str) -> Deleted:
+async def dropped(index_id: str, tables: Tables, connection: Connection) -> Deleted:
     """Drops the index with all its items; raises IndexNotFound."""
     async with connection.transaction():
         found = await connection.execute(tables.of(_DROP), [index_id])
@@ -98,7 +98,7 @@ async def dropped(tables: Tables, connection: Connection, index_id: str) -> Dele
         if row is None:
             raise IndexNotFound(index_id=index_id)
         await connection.execute(tables.of("DROP TABLE {items}", index_id))
-        changes = {"operation": "drop", "index_id": index_id, "item_ids": [""]}
+        changes: dict[str, object] = {"operation": "drop", "index_id": index_id, "item_ids": [""]}
         return Deleted(row[0], await _finished(tables, connection, changes))
 
 
