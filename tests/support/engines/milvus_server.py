@@ -11,8 +11,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
@@ -97,7 +97,7 @@ class MilvusServer:
         milvus._initialize_data_files(str(self.folder))
         config = milvus.MilvusServerConfig(data_dir=str(self.folder))
         names = [name for name in config.configurable_items if name.endswith("_port")]
-        self._ports = {name: _free_port() for name in (*names, "health", "peer")}
+        self._ports = _free_ports([*names, "health", "peer"])
         config.configs |= {name: self._ports[name] for name in names}
         for name, value in self.settings.items():
             config.set(name, value)
@@ -143,8 +143,10 @@ def shared_milvus() -> MilvusServer:
     return server
 
 
-def _free_port() -> int:
-    # Not free_ports(), which holds them: the wheel tries them before the server does.
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
+def _free_ports(names: Iterable[str]) -> dict[str, int]:
+    # Not as tandem.stack has them, which holds them: the wheel tries them before the server does.
+    with ExitStack() as held:
+        sockets = {name: held.enter_context(socket.socket()) for name in names}
+        for each in sockets.values():
+            each.bind(("127.0.0.1", 0))
+        return {name: int(each.getsockname()[1]) for name, each in sockets.items()}
