@@ -30,6 +30,7 @@ _SUBNET = ipaddress.IPv4Network("10.231.0.0/16")
 # As engines give, where this machine may.
 _FILE_COUNT = min(1 << 20, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 _CPU_PERIOD_MICROSECONDS = 100_000
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,10 @@ class Containers:
             _run(*self._runc("delete", "--force", self._identity(name)), check=False)
             process.wait()
         self._ends.close()
+        # runc removes each container's own control groups, and not the folder around them.
+        for folder in [*_CONTROL_GROUPS.glob(f"*/{self._bridge}"), _CONTROL_GROUPS / self._bridge]:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def start(self, plan: ContainerPlan) -> None:
         """Starts a container and returns at once; its output goes to its log."""
