@@ -59,6 +59,7 @@ def test_none_is_forgotten() -> None:
     elsewhere = {
         "engines",  # needs a server of an engine
         "infinity",  # makes an environment of a peer's, minutes of downloads
+        "ray",  # needs the environment of integrations/ray
     }
     tests = "".join(
         path.read_text(encoding="utf-8")

@@ -201,6 +201,26 @@ async def test_odd_ids_are_stored_listed_and_deleted(tmp_path: Path) -> None:
         assert list((await shard.get(ItemsQuery("scenes", ids), soon())).items) == ids
 
 
+async def test_two_services_make_one_index_at_once(tmp_path: Path) -> None:
+    """Of one model each item is stored; of two models one is refused by name."""
+    settings = milvus_settings(tmp_path)
+    async with opened(settings) as one, opened(settings) as other:
+        await asyncio.gather(store(one, [text_item("a", 1)]), store(other, [text_item("b", 1)]))
+        assert await one.list_item_ids("scenes", "", 10, soon()) == ["a", "b"]
+        for number in range(3):
+            writes = [
+                shard.write(Upsert(f"new-{number}_x", model, [text_item("a", 1)]), soon())
+                for shard, model in ((one, "model-a"), (other, "model-b"))
+            ]
+            outcomes = await asyncio.gather(*writes, return_exceptions=True)
+            assert sorted(type(each).__name__ for each in outcomes) == [
+                "Committed",
+                "ModelMismatch",
+            ]
+        summaries = await other.list_indexes("", 10, [], soon())
+        assert [each.index_id for each in summaries] == ["new-0_x", "new-1_x", "new-2_x", "scenes"]
+
+
 async def test_records_are_deleted_with_their_items(tmp_path: Path) -> None:
     """A replaced one too, and those of a dropped index; one that is lost is named."""
     folder = tmp_path / "objects"
