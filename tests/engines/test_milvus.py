@@ -46,11 +46,12 @@ from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
-from tests.support.engines.milvus_server import MilvusServer
+from tests.support.engines.milvus_server import MilvusServer, shared_milvus
 from tests.support.engines.milvus_shard import damage_object, milvus_settings
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
 
 pytest.importorskip("milvus", reason="make test-engines installs Milvus")
+from pymilvus import AsyncMilvusClient
 
 TEXTS = [
     "",
@@ -219,6 +220,21 @@ async def test_two_services_make_one_index_at_once(tmp_path: Path) -> None:
             ]
         summaries = await other.list_indexes("", 10, [], soon())
         assert [each.index_id for each in summaries] == ["new-0_x", "new-1_x", "new-2_x", "scenes"]
+
+
+async def test_an_index_whose_maker_died_is_loaded_by_the_next_service(tmp_path: Path) -> None:
+    """Whatever call comes first."""
+    settings = milvus_settings(tmp_path)
+    async with opened(settings) as shard:
+        sequence = await store(shard, [text_item("a", 1)])
+        client = AsyncMilvusClient(f"http://{shared_milvus().address}")
+        await client.release_collection(f"{settings.engine_namespace}_scenes")
+        await client.close()
+        with pytest.raises(ServiceUnavailable, match="not loaded"):
+            await shard.search(query(), soon())
+    async with opened(settings) as shard:
+        [found] = (await shard.search(query(minimum_sequence=sequence), soon())).found
+        assert [hit.item_id for hit in found.hits] == ["a"]
 
 
 async def test_records_are_deleted_with_their_items(tmp_path: Path) -> None:

@@ -90,6 +90,8 @@ class Collections:
             why = f"Milvus' collection {name} is not Tandem's"
             raise ServiceUnavailable(service="index", why=why) from error
         columns = {each["name"]: each for each in described["fields"]}
+        if known is None:  # also after a service died that had just made it
+            await self._load(name, deadline)
         known = self._known[index_id] = IndexCollection(
             index_id,
             name,
@@ -105,7 +107,6 @@ class Collections:
 
         Raises ModelMismatch and EmbeddingInvalid.
         """
-        is_first = upsert.index_id not in self._known
         dimension = len(upsert.items[0].encoding.embedding)
         try:
             found = await self.get(upsert.index_id, deadline, is_fresh=True)
@@ -113,8 +114,6 @@ class Collections:
             await self._make(upsert, dimension, deadline)
             found = await self.get(upsert.index_id, deadline, is_fresh=True)
         found.check(upsert.fingerprint, dimension)
-        if is_first:  # also where it was made by a service that then died
-            await self._load(found.name, deadline)
         return found
 
     async def index_ids(self, deadline: Deadline) -> list[str]:
@@ -157,9 +156,9 @@ class Collections:
             await self.get(upsert.index_id, deadline, is_fresh=True)
 
     async def _load(self, name: str, deadline: Deadline) -> None:
-        """Has Milvus index the collection and hold it in memory, unless it does."""
+        """Has Milvus index the collection and hold it in memory, unless it was told to before."""
         state = await self._connection.call("get_load_state", name, deadline=deadline)
-        if state["state"] is LoadState.Loaded:
+        if state["state"] is not LoadState.NotLoad:
             return
         index = MilvusClient.prepare_index_params()
         index.add_index(

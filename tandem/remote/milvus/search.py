@@ -120,7 +120,9 @@ class CollectionSearch:
     async def _post_filtered(self) -> list[Found]:
         """Evaluates the rest of the filter among more and more of the nearest items."""
         wanted = self._query.retrieve_k
-        for window in (max(each, wanted) for each in _WINDOWS):
+        # Embeddings of the last window would be 25 MB.
+        windows = _WINDOWS[:2] if self._query.embeddings_included else _WINDOWS
+        for window in (max(each, wanted) for each in windows):
             near = await self._nearest(window)
             kept = [[row for row in rows if _matches(row.fields, self._rest)] for rows in near]
             if all(
@@ -132,7 +134,7 @@ class CollectionSearch:
         else:
             fallback = Fallback(
                 SearchFallback.TOO_FEW_FOUND,
-                f"fewer than {wanted:,} of the nearest {_WINDOWS[-1]:,} items match; have the "
+                f"fewer than {wanted:,} of the nearest {windows[-1]:,} items match; have the "
                 "operator declare the filter's attributes as fields",
             )
         path = SearchPath(SearchStrategy.POST_FILTER, INDEX_TYPE, fallback=fallback)
