@@ -156,7 +156,7 @@ class Collections:
             await self.get(upsert.index_id, deadline, is_fresh=True)
 
     async def _load(self, name: str, deadline: Deadline) -> None:
-        """Has Milvus index the collection and hold it in memory, unless it was told to before."""
+        """Has Milvus index the collection and load it, unless it does or did."""
         state = await self._connection.call("get_load_state", name, deadline=deadline)
         if state["state"] is not LoadState.NotLoad:
             return
