@@ -62,6 +62,13 @@ class IndexSettings(EngineSettings):
         "limit on FAISS codes per index and modality in bytes, for auto; 0 for no limit",
         default=0,
     )
+    memory_bytes: int = setting(
+        "memory of the process that items may take, apart from files that the kernel may drop; "
+        "writes that would exceed it are refused, and rows that do not fit into what is left are "
+        "kept as bytes; 0 for no limit",
+        default=0,
+        within=AT_LEAST_0,
+    )
     snapshot_change_count: int = setting(
         "changed items that trigger a snapshot, or a fifth of all items if that is more",
         default=5_000,

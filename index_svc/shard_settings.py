@@ -1,6 +1,7 @@
 """Takes a shard's part of the settings of index_svc."""
 
 from index_svc.settings import IndexSettings
+from tandem.local.shard.memory_limit import MemoryLimit
 from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.shard import ShardSettings
 
@@ -21,6 +22,7 @@ def shard_settings(settings: IndexSettings, gpu_number: int | None) -> ShardSett
         recall_window_seconds=settings.recall_window_seconds,
         recall_floor=settings.recall_floor,
         gpu_number=gpu_number,
+        memory=MemoryLimit(settings.memory_bytes),
         checked_at_load_bytes=settings.checked_at_start_bytes,
         keyword_attributes=settings.keyword_attributes if settings.keywords_enabled else None,
     )

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.measurement import Timing, Vectors, recall, time_clients, time_searches
-from benchmarks.support.clustered_vectors import local_intrinsic_dimension, write_vectors
+from benchmarks.support.clustered_vectors import DIMENSION, local_intrinsic_dimension, write_vectors
 from benchmarks.support.peer_environments import PEERS, measure_peer
 from benchmarks.support.raw_faiss import RawFaiss
 from benchmarks.support.served_index import (
@@ -72,14 +72,12 @@ def run(arguments: argparse.Namespace, work: Path) -> Result:
 def run_size(arguments: argparse.Namespace, work: Path, count: int) -> Result:
     """Returns the figures of all parties over so many items."""
     vectors = write_vectors(
-        work / "vectors" / f"{count}-{arguments.queries}-{arguments.seed}",
-        count,
-        arguments.seed,
-        arguments.queries,
+        work / "vectors", count, arguments.seed, arguments.queries, arguments.dimension
     )
     note(f"{count:,} vectors ready")
     figures: Result = {
         "item_count": count,
+        "dimension": arguments.dimension,
         "local_intrinsic_dimension": round(local_intrinsic_dimension(vectors), 1),
         **run_served(arguments, work / "index_svc", vectors),
         "peers": {},
@@ -105,16 +103,28 @@ def run_served(arguments: argparse.Namespace, folder: Path, vectors: Vectors) ->
     shutil.rmtree(folder, ignore_errors=True)
     with IndexProcess(folder, count) as process:
         process.wait_serving()
-        empty_bytes = process.memory_bytes()["rss_bytes"]
+        empty = process.memory_bytes()
+        empty_bytes = empty["rss_bytes"]
         fill_seconds = fill(process.address, vectors, arguments.writers, with_image_tokens=False)
         note(f"{count / fill_seconds:,.0f} upserts/s")
-        as_filled = wait_settled(process.address, modality)
+        as_filled = wait_settled(process.address, modality) | process.memory_bytes()
+        as_filled |= process.disk_bytes()
         connect = ServedSearch(process.address)
         with connect() as search:
             as_filled["recall"] = recall(search, vectors, K)
             as_filled["one_client"] = time_searches(
                 search, vectors.queries_QD(), K, arguments.searches // ROUND_COUNT
             ).summary()
+        if arguments.as_filled:
+            many = time_clients(
+                connect, vectors.queries_QD(), K, arguments.searches // 16, arguments.clients
+            )
+            as_filled[f"clients_{arguments.clients}"] = many.summary()
+            process.kill()
+            return {
+                "as_filled": as_filled | {"upserts_per_second": count / fill_seconds},
+                "restart": _restart(folder, vectors),
+            }
         rebuild(process.address, modality)
         built = wait_settled(process.address, modality)
         note(f"built {built['index_type']} {built['parameters']}")
@@ -127,6 +137,7 @@ def run_served(arguments: argparse.Namespace, folder: Path, vectors: Vectors) ->
         served = {
             "durable_upserts_per_second": count / fill_seconds,
             "empty_rss_bytes": empty_bytes,
+            "empty_anonymous_bytes": empty["anonymous_bytes"],
             **process.memory_bytes(),
             **process.disk_bytes(),
             "as_filled": as_filled,
@@ -143,10 +154,7 @@ def run_with_image_tokens(arguments: argparse.Namespace, work: Path) -> Result:
         return {}
     count = min(MAX_COUNT_WITH_TOKENS, *arguments.sizes)
     vectors = write_vectors(
-        work / "vectors" / f"{count}-{arguments.queries}-{arguments.seed}",
-        count,
-        arguments.seed,
-        arguments.queries,
+        work / "vectors", count, arguments.seed, arguments.queries, arguments.dimension
     )
     folder = work / "index_svc"
     shutil.rmtree(folder, ignore_errors=True)
@@ -224,7 +232,10 @@ def _restart(folder: Path, vectors: Vectors) -> Result:
         figures["replayed_count"] = state["applied_sequence"] - state["snapshot_sequence"]
         figures["item_count"] = state["item_count"]
         figures |= process.memory_bytes()
+        process.evict_rows()
         with ServedSearch(process.address)() as search:
+            cold = time_searches(search, vectors.queries_QD(), K, 100)
+            figures["cold"] = cold.summary()
             figures["recall"] = recall(search, vectors, K, 100)
     if count <= MAX_COUNT_WITHOUT_SNAPSHOT:
         process.remove_snapshots()
@@ -244,6 +255,8 @@ def table(result: Result) -> str:
     """Returns the figures as Markdown."""
     lines = []
     for size in result["sizes"]:
+        if "served" not in size:
+            continue  # as filled alone: the line of JSON says it all
         lines += [*_size_lines(size, result["clients"]), ""]
     if tokens := result["with_image_tokens"]:
         each = tokens["store_bytes"] / tokens["item_count"]
@@ -260,7 +273,7 @@ def _size_lines(size: Result, clients: int) -> list[str]:
     built, restart = served["built"], served["restart"]
     tuned = ", ".join(f"{name}={value:g}" for name, value in built["parameters"].items())
     lines = [
-        f"### {count:,} x 384: {built['index_type']} {tuned}",
+        f"### {count:,} x {size['dimension']}: {built['index_type']} {tuned}",
         "",
         f"| party | clients | recall@{K} | p50 ms | p99 ms | searches/s |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
@@ -280,6 +293,9 @@ def _size_lines(size: Result, clients: int) -> list[str]:
             if many := each.get("clients"):
                 lines.append(_line(name, clients, each["recall"], many))
     megabyte = 1 << 20
+    anonymous = [served["empty_anonymous_bytes"] / count] + [
+        each["anonymous_bytes"] / count for each in (served["as_filled"], served, restart)
+    ]
     return [
         *lines,
         "",
@@ -293,10 +309,15 @@ def _size_lines(size: Result, clients: int) -> list[str]:
         f"{built['seconds']:.1f} s",
         f"- restart: {restart['snapshot_seconds']:.1f} s with snapshot "
         f"({restart['replayed_count']:,} changes replayed), "
-        f"without: {restart.get('no_snapshot_seconds', float('nan')):.1f} s",
+        f"without: {restart.get('no_snapshot_seconds', float('nan')):.1f} s; then 100 searches "
+        f"over rows that the disk alone has: p50 {restart['cold']['p50_ms']:.1f}, p99 "
+        f"{restart['cold']['p99_ms']:.1f} ms",
         f"- memory: {served['rss_bytes'] / megabyte:,.0f} MiB "
         f"({(served['rss_bytes'] - served['empty_rss_bytes']) / count:,.0f} bytes an item above the"
         f" empty process), {restart['rss_bytes'] / megabyte:,.0f} MiB after a restart",
+        f"- anonymous memory, bytes an item, with the {anonymous[0]:,.0f} of the empty process: "
+        f"{anonymous[1]:,.0f} as filled, {anonymous[2]:,.0f} built again, {anonymous[3]:,.0f} "
+        "after a restart",
         f"- disk, bytes an item: store {served['store_bytes'] / count:,.0f}, snapshot "
         f"{served['snapshot_bytes'] / count:,.0f}",
     ]
@@ -328,6 +349,7 @@ def parse() -> argparse.Namespace:
         description="one shard compared with raw FAISS and other stores"
     )
     parser.add_argument("--sizes", type=_numbers, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--dimension", type=int, default=DIMENSION, help="of the vectors")
     parser.add_argument("--peers", type=_peers, default=[], help=f"of {','.join(PEERS)}; or all")
     parser.add_argument(
         "--clients", type=int, default=16, help="concurrent ones; one is measured as well"
@@ -337,6 +359,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=1_000, help="different ones")
     parser.add_argument("--recall", type=float, default=0.98, help="that peers are tuned to")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--as-filled",
+        action="store_true",
+        help="without a second build and raw FAISS: hours of 10M",
+    )
     parser.add_argument("--with-image-tokens", action="store_true", help="bytes an item with them")
     parser.add_argument("--work", type=Path, help="folder to keep vectors and environments in")
     parser.add_argument("--quick", action="store_true", help="few items: whether it runs at all")

@@ -30,16 +30,19 @@ _FALL_OFF = 0.8
 _DRAW_COUNT = 50_000
 
 
-def write_vectors(folder: Path, item_count: int, seed: int, query_count: int) -> Vectors:
+def write_vectors(
+    parent: Path, item_count: int, seed: int, query_count: int, dimension: int = DIMENSION
+) -> Vectors:
     """Writes items, queries and the exact truth, unless they are there already."""
+    folder = parent / f"{item_count}x{dimension}-{query_count}-{seed}"
     vectors = Vectors(folder)
     if (folder / "truth.npy").is_file():
         return vectors
     folder.mkdir(parents=True, exist_ok=True)
-    source = Source(item_count, seed)
+    source = Source(item_count, seed, dimension)
     np.save(folder / "queries.npy", source.draw(query_count))
     items_ND = np.lib.format.open_memmap(
-        folder / "items.npy", mode="w+", dtype=np.float32, shape=(item_count, DIMENSION)
+        folder / "items.npy", mode="w+", dtype=np.float32, shape=(item_count, dimension)
     )
     for start in range(0, item_count, _DRAW_COUNT):
         stop = min(start + _DRAW_COUNT, item_count)

@@ -102,18 +102,22 @@ class IndexProcess:
         return {name: 1024 * int(lines[key].split()[0]) for name, key in names.items()}
 
     def disk_bytes(self) -> dict[str, int]:
-        """Returns what the store and the snapshots take on disk."""
-        snapshots = self.store_path / "snapshots"
-        files = [path for path in self.store_path.rglob("*") if path.is_file()]
-        taken = {path: 512 * path.stat().st_blocks for path in files}
-        return {
-            "store_bytes": sum(
-                size for path, size in taken.items() if snapshots not in path.parents
-            ),
-            "snapshot_bytes": sum(
-                size for path, size in taken.items() if snapshots in path.parents
-            ),
-        }
+        """Returns what the store takes on disk, and snapshots with the rows that they share."""
+        derived = {self.store_path / "snapshots", self.store_path / "rows"}
+        taken = {"store_bytes": 0, "snapshot_bytes": 0}
+        seen = set()
+        for path in self.store_path.rglob("*"):
+            if path.is_file() and (stat := path.stat()).st_ino not in seen:
+                seen.add(stat.st_ino)
+                is_derived = not derived.isdisjoint(path.parents)
+                taken["snapshot_bytes" if is_derived else "store_bytes"] += 512 * stat.st_blocks
+        return taken
+
+    def evict_rows(self) -> None:
+        """Has the kernel forget the rows of snapshots that no process has touched yet."""
+        for path in (self.store_path / "snapshots").rglob("rows.f32"):
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def remove_snapshots(self) -> None:
         """Removes them, while the process is not there."""

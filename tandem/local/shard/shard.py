@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ from tandem.local.item_store.change_log import Change
 from tandem.local.item_store.files import ShardIdentity
 from tandem.local.item_store.group_commit import GroupCommit
 from tandem.local.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
+from tandem.local.shard.memory_limit import MemoryLimit
 from tandem.local.shard.metrics import (
     COMMIT_RECORDS,
     ITEMS,
@@ -37,7 +39,7 @@ from tandem.local.shard.metrics import (
 from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.retrieval.searchable_index import KeywordSource, SearchableIndex
 from tandem.local.shard.shard_gauges import SHARD_GAUGES, ShardState
-from tandem.local.shard.upkeep.index_loader import load_index
+from tandem.local.shard.upkeep.index_loader import load_index, rows_folder_beside
 from tandem.local.shard.upkeep.live_recall import LiveRecall
 from tandem.local.shard.upkeep.maintenance import Maintenance
 from tandem.local.shard.upkeep.recall_check import RecallCheck
@@ -77,6 +79,7 @@ class ShardSettings:
     recall_window_seconds: float = 300.0
     recall_floor: float = 0.95
     gpu_number: int | None = None
+    memory: MemoryLimit = field(default_factory=MemoryLimit)
     checked_at_load_bytes: int = 1 << 30
     """Largest store whose records are all checked before the first search; in a larger store the
     check runs alongside searches."""
@@ -134,6 +137,7 @@ class StoredShard:
             self.tunings,
             self.live_recall,
             settings.gpu_number,
+            settings.memory,
             self._label,
         )
         self._writer: GroupCommit[ItemWrite, Committed] = GroupCommit(
@@ -153,6 +157,8 @@ class StoredShard:
         """
         if self._is_loaded:
             return
+        # Snapshots have links of what is still needed of the last process's files.
+        shutil.rmtree(rows_folder_beside(self._snapshots_folder), ignore_errors=True)
         sequence = self._store.sequence()
         is_checked_first = self._store.env.used_bytes() <= self._settings.checked_at_load_bytes
         unchecked: dict[str, SearchableIndex] = {}
@@ -253,9 +259,12 @@ class StoredShard:
         """Returns a future that completes once the write is on disk and later searches see it.
 
         The future raises ModelMismatch, EmbeddingInvalid, IndexNotFound (a delete), RequestIdReused
-        or StoreFull. Raises StoreFull for another index where there are too many.
+        or StoreFull. Raises StoreFull for another index where there are too many, and for items
+        that do not fit into the memory.
         """
         self._check_loaded()
+        if isinstance(write, Upsert):
+            self._settings.memory.check(list(self._indexes.values()))
         limit, is_new = self._settings.max_index_count, write.index_id not in self._indexes
         if is_new and isinstance(write, Upsert) and len(self._indexes) >= limit:
             raise StoreFull(
@@ -383,7 +392,11 @@ class StoredShard:
         return KeywordSource(KeywordIndex(), self._settings.keyword_attributes)
 
     def _new_index(self, index_id: str) -> SearchableIndex:
-        return SearchableIndex(self._store.index_info(index_id), keywords=self._new_keywords())
+        return SearchableIndex(
+            self._store.index_info(index_id),
+            keywords=self._new_keywords(),
+            rows_folder=rows_folder_beside(self._snapshots_folder),
+        )
 
     def _check_loaded(self) -> None:
         if not self._is_loaded:

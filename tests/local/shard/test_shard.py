@@ -24,6 +24,8 @@ from tandem.errors import (
 from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import IndexInfo, ItemStore
 from tandem.local.item_store.verdict import verify_in_child
+from tandem.local.shard import memory_limit
+from tandem.local.shard.memory_limit import MemoryLimit, anonymous_bytes
 from tandem.local.shard.metrics import CORRUPT_ITEMS
 from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
@@ -289,6 +291,45 @@ def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
         shard.check()
     assert found(shard) == ["a"]
     assert [item.item_id for item in shard.read_within("scenes", ["a"])[0]] == ["a"]
+    shard.close()
+
+
+def test_items_that_do_not_fit_into_the_memory_are_refused_by_name(tmp_path: Path) -> None:
+    """Deletions are not, and a shard with room, or without a limit, takes items."""
+    for memory_bytes in (0, 2 * anonymous_bytes()):
+        shard = open_shard(tmp_path, ShardSettings(memory=MemoryLimit(memory_bytes)))
+        shard.write(upsert("a", "b")).result(60)
+        shard.close()
+    shard = open_shard(tmp_path, ShardSettings(memory=MemoryLimit(1)))
+
+    with pytest.raises(StoreFull, match="of 1 by INDEX_MEMORY_BYTES"):
+        shard.write(upsert("c"))
+
+    shard.write(Delete("scenes", ["a"])).result(60)
+    assert found(shard) == ["b"]
+    shard.close()
+
+
+def test_rows_beyond_the_memory_are_kept_as_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search answers as before."""
+    shard = open_shard(tmp_path)
+    shard.write(upsert("a", "b")).result(60)
+    before = found(shard)
+    shard.maintenance.snapshots.write("scenes", shard.index("scenes"))
+    shard.close()
+    # Two rows take 64 bytes as float32 values, and 16 as one byte each.
+    monkeypatch.setattr(memory_limit, "anonymous_bytes", lambda: 0)
+
+    shard = open_shard(tmp_path, ShardSettings(memory=MemoryLimit(40)))
+
+    rows = shard.index("scenes").part(Modality.TEXT).rows
+    end_time = time.monotonic() + 30
+    while rows.byte_rows is None:
+        assert time.monotonic() < end_time
+        time.sleep(0.01)
+    assert found(shard) == before
     shard.close()
 
 

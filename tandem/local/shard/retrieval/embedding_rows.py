@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 
 from tandem.local.shard.retrieval.arrays import F32, I64, Mask
+from tandem.local.shard.retrieval.byte_rows import ByteRows, as_bytes
+from tandem.local.shard.retrieval.item_ids import ItemIds
+from tandem.local.shard.retrieval.row_file import RowFile
 
-# 65,536 x 384 float32 values are 96 MiB: few blocks, with little unused space in the last.
-BLOCK_ROW_COUNT = 1 << 16
+BLOCK_ROW_COUNT = 1 << 14
+"""16,384 x 384 float32 values are 24 MiB: what stays in memory until it is worth a write."""
 # Gathering a block's rows at once costs as much as copying about six of them one by one.
 _FEW_OF_A_BLOCK = 4
+# FAISS is given more at a time, one after another.
+_MAX_SCATTERED_COUNT = 4_096
 
 
 class EmbeddingRows:
@@ -21,31 +28,42 @@ class EmbeddingRows:
 
     So a row number means one embedding for the lifetime of this object, and FAISS, which knows
     items only by row number, never has to move or remove any. Not safe to change while it is read.
+
+    With a file, save() moves rows out of memory into it, and they are mapped from there.
     """
 
     def __init__(
         self,
         dimension: int,
         embeddings_ND: F32 | None = None,
-        item_ids: Sequence[str] = (),
+        item_ids: bytes = b"",
         live: Mask | None = None,
+        *,
+        file: RowFile | None = None,
     ) -> None:
-        """Takes over existing rows [N, d], for example mapped from a file."""
+        """Takes over existing rows [N, d], for example mapped from a file.
+
+        `item_ids` has the id of each row, followed by NUL.
+        """
         self.dimension = dimension
+        self.file = file
+        """Has the first rows; None keeps all in memory."""
+        self.byte_rows: ByteRows | None = None
+        """Of the file's rows, where those exceed the memory."""
+        self._scattered_ND = np.empty((0, dimension), np.float32)  # the file's, with byte_rows
+        self._saving = Lock()
         self._blocks: list[F32] = []
         self._starts: list[int] = []
-        self._item_ids = list(item_ids)
-        self._row_count = len(self._item_ids)
+        row_count = 0 if embeddings_ND is None else len(embeddings_ND)
         self._live = np.zeros(0, dtype=np.bool_)
-        self._used_count = 0  # of the last block
-        if embeddings_ND is not None and len(embeddings_ND):
+        self._used_count = row_count  # of the last block
+        if embeddings_ND is not None and row_count:
             self._blocks.append(embeddings_ND)
             self._starts.append(0)
-            self._used_count = len(embeddings_ND)
-            self._live = np.ones(len(item_ids), np.bool_) if live is None else live.copy()
-        rows = np.flatnonzero(self._live[: self._row_count]).tolist()
-        self._rows = {self._item_ids[row]: row for row in rows}
-        self._live_count = len(rows)
+            self._live = np.ones(row_count, np.bool_) if live is None else live.copy()
+        self._item_ids = ItemIds(item_ids, np.flatnonzero(self._live))
+        self._row_count = self._item_ids.row_count
+        self._live_count = len(self._item_ids)
 
     def __len__(self) -> int:
         """Returns the number of live rows, which is the number of items."""
@@ -65,40 +83,44 @@ class EmbeddingRows:
         """Returns a view of which rows are live, [row_count]."""
         return self._live[: self._row_count]
 
-    def item_id(self, row: int) -> str:
-        """Returns the id of the item whose row it is, or was."""
-        return self._item_ids[row]
+    @property
+    def unsaved_count(self) -> int:
+        """Returns the number of rows that save() would move; 0 without a file."""
+        return 0 if self.file is None else self._row_count - self.file.row_count
+
+    def item_ids(self, rows: I64) -> list[str]:
+        """Returns the ids of the items whose rows they are, or were."""
+        return self._item_ids.ids_of(rows)
 
     def row_of(self, item_id: str) -> int | None:
         """Returns the item's row; None if it has none."""
-        return self._rows.get(item_id)
+        return self._item_ids.row_of(item_id)
 
-    def item_ids(self) -> list[str]:
-        """Returns a copy of each row's item id, including dead rows."""
-        return self._item_ids[: self._row_count]
+    def separated_ids(self, row_count: int) -> bytes:
+        """Returns the item ids of the first rows, dead ones too, each followed by NUL."""
+        return self._item_ids.separated(row_count)
 
     def append(self, item_ids: Sequence[str], embeddings_ND: F32) -> range:
         """Adds a live row for each of different items, killing their old rows."""
         self.kill(item_ids)
         rows = range(self.row_count, self.row_count + len(item_ids))
         self._store(embeddings_ND)
-        self._item_ids.extend(item_ids)
+        self._item_ids.append(item_ids)
         if len(self._live) < rows.stop:
             grown = np.zeros(max(rows.stop, 2 * len(self._live)), dtype=np.bool_)
             grown[: len(self._live)] = self._live
             self._live = grown
         self._live[rows.start : rows.stop] = True
-        self._rows.update(zip(item_ids, rows, strict=True))
         self._row_count = rows.stop
-        self._live_count = len(self._rows)
+        self._live_count = len(self._item_ids)
         return rows
 
     def kill(self, item_ids: Sequence[str]) -> list[int]:
         """Marks the items' rows dead and returns them, ignoring ids without a row."""
-        rows = [self._rows.pop(item_id) for item_id in item_ids if item_id in self._rows]
+        rows = self._item_ids.remove(item_ids)
         if rows:
             self._live[rows] = False
-        self._live_count = len(self._rows)
+        self._live_count = len(self._item_ids)
         return rows
 
     def frozen(self) -> EmbeddingRows:
@@ -116,6 +138,54 @@ class EmbeddingRows:
         frozen._live_count = self._live_count
         return frozen
 
+    def save(self, changing: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        """Moves all rows that there are now into the file, if there is one.
+
+        Searches and changes may continue, as a row never changes. `changing` holds them off while
+        the mapped rows take the place of those in memory. Raises OSError, and then nothing changed.
+        """
+        with self._saving:
+            stop = self._row_count  # before the blocks, which have these rows at least
+            if self.file is None or stop == self.file.row_count:
+                return
+            saved = self.file.row_count
+            # A copy, to which an append may add a block at any time.
+            blocks = list(zip(self._starts, self._blocks, strict=False))
+            self.file.append(
+                block[max(0, saved - start) : stop - start]
+                for start, block in blocks
+                if saved < start + len(block) and start < stop
+            )
+            mapped_ND = self.file.mapped()
+            if self.byte_rows is not None:
+                scattered_ND, new_bytes = self.file.scattered(), as_bytes(mapped_ND[saved:])
+            with changing():
+                self._replace_first(mapped_ND)
+                if self.byte_rows is not None:
+                    self.byte_rows.append(*new_bytes)
+                    self._scattered_ND = scattered_ND
+
+    def keep_bytes(
+        self, changing: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """Holds the file's rows in memory as bytes too, so that few of them need to be read."""
+        with self._saving:
+            if self.file is None or not self.file.row_count or self.byte_rows is not None:
+                return
+            byte_rows = ByteRows(self.dimension)
+            mapped_ND = self.file.mapped()
+            for start in range(0, len(mapped_ND), BLOCK_ROW_COUNT):
+                byte_rows.append(*as_bytes(mapped_ND[start : start + BLOCK_ROW_COUNT]))
+            scattered_ND = self.file.scattered()
+            with changing():
+                self.byte_rows, self._scattered_ND = byte_rows, scattered_ND
+
+    def worth_reading(self, query_D: F32, candidates: I64, k: int) -> I64:
+        """Returns which candidates to compare in full for the k best: all, or few with bytes."""
+        if self.byte_rows is None:
+            return candidates
+        return self.byte_rows.nearest(query_D, candidates, max(2 * k, k + 20))
+
     def blocks(self, start_row: int = 0) -> Iterator[tuple[int, F32]]:
         """Yields the first row's number of each block, and views of its rows [n, d]."""
         for number, (start, block) in enumerate(zip(self._starts, self._blocks, strict=True)):
@@ -127,8 +197,11 @@ class EmbeddingRows:
 
     def gather(self, rows: I64) -> F32:
         """Returns a copy of the rows' embeddings, [n, d], in the order of `rows`."""
-        if len(self._blocks) == 1:
-            return self._blocks[0][rows]
+        if len(self._blocks) == 1 or (len(rows) and rows.max() < self._starts[1]):
+            if self.file is None or self.byte_rows is None or len(rows) > _MAX_SCATTERED_COUNT:
+                return self._blocks[0][rows]
+            self.file.prefetch(rows)
+            return self._scattered_ND[rows]
         gathered = np.empty((len(rows), self.dimension), dtype=np.float32)
         if len(rows) <= _FEW_OF_A_BLOCK * len(self._blocks):
             for place, row in enumerate(rows.tolist()):
@@ -140,6 +213,18 @@ class EmbeddingRows:
             mine = owners == number
             gathered[mine] = self._blocks[number][rows[mine] - self._starts[number]]
         return gathered
+
+    def _replace_first(self, mapped_ND: F32) -> None:
+        """Serves the first rows from there, and forgets the blocks that have no others."""
+        count = len(mapped_ND)
+        starts, blocks, used_count = [0], [mapped_ND], count
+        if self._row_count > count:
+            for start, block in zip(self._starts, self._blocks, strict=True):
+                if start + len(block) > count:
+                    starts.append(max(start, count))
+                    blocks.append(block[starts[-1] - start :])
+            used_count = self._row_count - starts[-1]
+        self._starts, self._blocks, self._used_count = starts, blocks, used_count
 
     def _store(self, embeddings_ND: npt.NDArray[np.float32]) -> None:
         stored_count = 0

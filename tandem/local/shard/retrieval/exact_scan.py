@@ -92,8 +92,8 @@ def ranked_hits(
 
 def ordered_hits(rows: EmbeddingRows, similarities: F32, found: I64) -> list[RowHit]:
     """Returns the rows as hits, best first, ties by smaller item id."""
-    entries = zip(similarities.tolist(), found.tolist(), strict=True)
-    ordered = sorted((-similarity, rows.item_id(row), row) for similarity, row in entries)
+    negated = (-similarities).tolist()
+    ordered = sorted(zip(negated, rows.item_ids(found), found.tolist(), strict=True))
     return [RowHit(item_id, -negated, row) for negated, item_id, row in ordered]
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,10 +17,11 @@ from tandem.errors import EmbeddingInvalid, ModelMismatch
 from tandem.local.item_store.item_store import IndexInfo, StoredEmbedding
 from tandem.local.shard.keywords.item_text import ItemText, item_text
 from tandem.local.shard.retrieval.arrays import F32, I64, Mask
-from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
+from tandem.local.shard.retrieval.embedding_rows import BLOCK_ROW_COUNT, EmbeddingRows
 from tandem.local.shard.retrieval.exact_scan import compare_rows
 from tandem.local.shard.retrieval.modality_index import ModalityIndex
 from tandem.local.shard.retrieval.neighbourhood import neighbourhood
+from tandem.local.shard.retrieval.row_file import RowFile
 from tandem.platform.files.shared_lock import SharedLock
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
@@ -50,15 +52,20 @@ class SearchableIndex:
         info: IndexInfo,
         parts: Mapping[Modality, ModalityIndex] | None = None,
         keywords: KeywordSource | None = None,
+        rows_folder: Path | None = None,
     ) -> None:
         """Takes over parts read from a snapshot; missing parts are empty.
 
         `keywords` follow every change of items; None where items are not found by words.
+        `rows_folder` gets the files of missing parts' rows; None keeps those in memory.
         """
         self.info = info
         self.keywords = keywords
         self._parts = {
-            modality: (parts or {}).get(modality) or ModalityIndex(EmbeddingRows(info.dimension))
+            modality: (parts or {}).get(modality)
+            or ModalityIndex(
+                EmbeddingRows(info.dimension, file=_new_file(rows_folder, info.dimension))
+            )
             for modality in Modality
         }
         self._pending: dict[Modality, list[_Change]] = {}
@@ -71,6 +78,10 @@ class SearchableIndex:
         """Returns the items of one modality, for use inside reading() or changing()."""
         return self._parts[modality]
 
+    def parts(self) -> list[ModalityIndex]:
+        """Returns the items of both modalities, as part() does."""
+        return list(self._parts.values())
+
     def reading(self) -> AbstractContextManager[None]:
         """Holds off changes, while searches continue."""
         return self._lock.shared()
@@ -81,9 +92,14 @@ class SearchableIndex:
 
     def load(self, items: Iterable[StoredEmbedding]) -> None:
         """Upserts any number of items of different ids, in parts."""
-        remaining = iter(items)
+        remaining, is_room = iter(items), True
         while part := list(itertools.islice(remaining, _LOAD_COUNT)):
             self.upsert(part)
+            try:
+                if is_room:
+                    self.save_rows()
+            except OSError:  # on a full disk rows stay in memory, and are tried again later
+                is_room = False
 
     def upsert(self, items: Sequence[StoredEmbedding]) -> None:
         """Adds or replaces items of different ids; a search sees all of them or none."""
@@ -105,6 +121,20 @@ class SearchableIndex:
                 same = [item for item in items if item.modality is modality]
                 # Out of the other modality too: a text may be replaced by a picture.
                 self._change(modality, _Change(item_ids, same))
+
+    def save_rows(self, least_count: int = BLOCK_ROW_COUNT) -> None:
+        """Moves the rows of each modality out of memory, where there are so many of them.
+
+        Searches and changes continue. Raises OSError.
+        """
+        for part in self.parts():
+            if part.rows.unsaved_count >= least_count:
+                part.rows.save(self.changing)
+
+    def keep_bytes(self) -> None:
+        """Holds all rows in memory as bytes too; searches and changes continue."""
+        for part in self.parts():
+            part.rows.keep_bytes(self.changing)
 
     def delete(self, item_ids: Sequence[str]) -> None:
         """Removes items, ignoring missing ids."""
@@ -217,11 +247,15 @@ class SearchableIndex:
             self._pending[modality].append(change)
 
 
+def _new_file(folder: Path | None, dimension: int) -> RowFile | None:
+    return None if folder is None else RowFile(folder, dimension)
+
+
 def _few_of(part: ModalityIndex, selection: Mask | None) -> list[str] | None:
     """Returns the ids of the selected items if they are few; otherwise None."""
     if selection is None or np.count_nonzero(selection) > _FEW_COUNT:
         return None
-    return [part.rows.item_id(row) for row in np.flatnonzero(selection).tolist()]
+    return part.rows.item_ids(np.flatnonzero(selection))
 
 
 def _similarities(rows: EmbeddingRows, query_D: F32, rows_K: I64) -> F32:

@@ -12,8 +12,10 @@ from tandem.contract.content import Modality
 from tandem.errors import ItemCorrupt
 from tandem.local.item_store.item_store import IndexInfo, ItemStore, StoredEmbedding
 from tandem.local.shard.metrics import CORRUPT_ITEMS, SNAPSHOTS_REFUSED
+from tandem.local.shard.retrieval.row_file import RowFile
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.upkeep.snapshot import (
+    ROWS,
     SnapshotInvalid,
     SnapshotManifest,
     read_snapshot,
@@ -50,13 +52,13 @@ def load_index(
     remove_partial_snapshots(parent)
     for sequence in snapshot_sequences(parent):
         try:
-            index = _read_both(store, index_id, info, parent, sequence, gpu_number)
+            index = _read_both(store, index_id, info, snapshots_folder, sequence, gpu_number)
             replay(store, index_id, index, sequence)
             return LoadedIndex(index, sequence)
         except (SnapshotInvalid, ItemCorrupt) as error:
             SNAPSHOTS_REFUSED.inc()
             log.error("snapshot refused", index_id=index_id, why=str(error))
-    index = SearchableIndex(info)
+    index = SearchableIndex(info, rows_folder=rows_folder_beside(snapshots_folder))
     index.load(_sound(index_id, store.scan_embeddings(index_id)))
     return LoadedIndex(index, None)
 
@@ -88,16 +90,25 @@ def _read_both(
     store: ItemStore,
     index_id: str,
     info: IndexInfo,
-    parent: Path,
+    snapshots_folder: Path,
     sequence: int,
     gpu_number: int | None,
 ) -> SearchableIndex:
+    parent, rows_folder = snapshots_folder / index_id, rows_folder_beside(snapshots_folder)
     folders = [snapshot_folder(parent, modality, sequence) for modality in Modality]
     parts = {}
     for modality, folder, manifest in zip(Modality, folders, check_snapshots(folders), strict=True):
         _check_manifest(folder, manifest, store, index_id, info, modality, sequence)
         parts[modality] = read_snapshot(folder, manifest, gpu_number)
-    return SearchableIndex(info, parts)
+        if manifest.row_count:
+            file = RowFile(rows_folder, info.dimension, folder / ROWS, manifest.row_pieces)
+            parts[modality].rows.file = file
+    return SearchableIndex(info, parts, rows_folder=rows_folder)
+
+
+def rows_folder_beside(snapshots_folder: Path) -> Path:
+    """Returns the folder of the files that this process keeps rows in, for links of snapshots."""
+    return snapshots_folder.with_name("rows")
 
 
 def _check_manifest(

@@ -6,6 +6,8 @@ Only this thread changes FAISS indexes and writes snapshots, one thing at a time
     fold      add the newest rows to the FAISS index, so that searches need not compare each
     snapshot  write an index that has changed enough since the last one
     recall    repeat sampled searches exactly, and rebuild where recall is low
+
+A second thread moves new rows out of memory, also during a build.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.contract.search_path import Fallback, SearchFallback
 from tandem.errors import IndexTypeInvalid
+from tandem.local.shard.memory_limit import MemoryLimit
 from tandem.local.shard.metrics import (
     LIST_IMBALANCE,
     MAINTENANCE_DURATION,
@@ -41,6 +44,7 @@ from tandem.local.shard.upkeep.tuning_file import TuningFile
 log = get_logger()
 
 _TICK_SECONDS = 0.2
+_SAVE_SECONDS = 1.0
 # A disk that was full a moment ago still is.
 _FAILURE_PAUSE_SECONDS = 30.0
 
@@ -65,6 +69,7 @@ class Maintenance:
         tunings: TuningFile,
         live_recall: LiveRecall,
         gpu_number: int | None,
+        memory: MemoryLimit,
         shard: str,
     ) -> None:
         """Does nothing before start() or step(); `shard` labels its gauges."""
@@ -79,11 +84,14 @@ class Maintenance:
         self._changed: set[str] = set()
         self._stop = threading.Event()
         self._wake = threading.Event()
+        self._memory = memory
+        self._saver = threading.Thread(target=self._save_rows, name="row saver", daemon=True)
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
         self._thread.start()
+        self._saver.start()
 
     def stop(self) -> None:
         """Ends after the current step; does not wait for an index that is being trained."""
@@ -91,6 +99,7 @@ class Maintenance:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=5)
+            self._saver.join(timeout=5)
 
     def ask_rebuild(self, index_id: str, modality: Modality, cause: str) -> None:
         """Requests that the index is rebuilt soon."""
@@ -159,6 +168,22 @@ class Maintenance:
             if not worked:
                 self._wake.wait(_TICK_SECONDS)
                 self._wake.clear()
+
+    def _save_rows(self) -> None:
+        pause_seconds = _SAVE_SECONDS
+        while not self._stop.wait(pause_seconds):
+            pause_seconds = _SAVE_SECONDS
+            indexes = list(self._indexes().values())
+            try:
+                are_too_many = self._memory.asks_for_bytes(indexes)
+                for index in indexes:
+                    index.save_rows()
+                    if are_too_many:
+                        index.keep_bytes()
+            except Exception:  # rows stay in memory, and are tried again
+                MAINTENANCE_FAILURES.inc()
+                log.exception("rows not saved")
+                pause_seconds = _FAILURE_PAUSE_SECONDS
 
     def _look_after(self, index_id: str, index: SearchableIndex, modality: Modality) -> bool:
         part = index.part(modality)

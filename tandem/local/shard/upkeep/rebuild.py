@@ -10,9 +10,10 @@ import numpy as np
 from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.contract.search_path import NO_FALLBACK, Fallback, SearchFallback
-from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
+from tandem.local.shard.retrieval.embedding_rows import BLOCK_ROW_COUNT, EmbeddingRows
 from tandem.local.shard.retrieval.index_type import FLAT, IndexTuning
 from tandem.local.shard.retrieval.modality_index import ModalityIndex
+from tandem.local.shard.retrieval.row_file import RowFile
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.upkeep.index_build import build_index
 from tandem.local.shard.upkeep.recall_sample import RecallSample
@@ -122,12 +123,15 @@ def _copy_live(index: SearchableIndex, modality: Modality) -> ModalityIndex:
         index.begin_replacing(modality)
         live = np.flatnonzero(part.rows.live)
         attributes = part.attributes.copy()
-    copied = ModalityIndex(EmbeddingRows(part.rows.dimension))
+    dimension = part.rows.dimension
+    file = part.rows.file and RowFile(part.rows.file.path.parent, dimension)
+    copied = ModalityIndex(EmbeddingRows(dimension, file=file))
     for start in range(0, len(live), _COPY_COUNT):
         old_rows = live[start : start + _COPY_COUNT]
-        item_ids = [part.rows.item_id(row) for row in old_rows.tolist()]
-        new_rows = copied.rows.append(item_ids, part.rows.gather(old_rows))
+        new_rows = copied.rows.append(part.rows.item_ids(old_rows), part.rows.gather(old_rows))
         for old_row, new_row in zip(old_rows.tolist(), new_rows, strict=True):
             if known := attributes.get(old_row):
                 copied.put_attributes(new_row, known)
+        if copied.rows.unsaved_count >= BLOCK_ROW_COUNT:
+            copied.rows.save()
     return copied

@@ -2,7 +2,8 @@
 
     snapshots/INDEX_ID/MODALITY-SEQUENCE/
         manifest.json   identity, and the size and SHA-256 of every other file
-        rows.f32        embeddings by row, little-endian float32
+        rows.f32        embeddings by row, little-endian float32; a link to the file that the
+                        process maps, so rows that are not of the snapshot may follow
         live            one bit a row
         item_ids        separated by NUL
         attributes.json [row, attributes] of the rows that have any
@@ -31,28 +32,20 @@ import numpy as np
 
 from tandem.contract.content import Modality
 from tandem.contract.filtering.attributes import Attributes, AttributeValue
-from tandem.local.shard.retrieval.arrays import F32, Mask
+from tandem.local.shard.retrieval.arrays import Mask
 from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
 from tandem.local.shard.retrieval.modality_index import ModalityIndex
+from tandem.local.shard.retrieval.row_file import FileEntry, map_rows, read_sha256
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST = "manifest.json"
+ROWS = "rows.f32"
 PARTIAL_SUFFIX = ".partial"
-
-_HASH_BYTES = 1 << 20
 
 
 class SnapshotInvalid(Exception):
     """Raised for files that are damaged or of something else; the message says which and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """Describes a file of the snapshot."""
-
-    size_bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +71,9 @@ class SnapshotManifest:
     """Of the FAISS index, measured when it was built."""
     faiss_version: str
     files: Mapping[str, FileEntry] = field(default_factory=dict)
+    """All but the rows."""
+    row_pieces: Sequence[FileEntry] = ()
+    """Of the file of rows, which other rows may follow."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -87,13 +83,16 @@ class SnapshotManifest:
             body = sealed["manifest"]
             if sealed["sha256"] != _digest(body):
                 raise SnapshotInvalid(f"{folder / MANIFEST} is not as it was written")
+            if body["schema_version"] == 1:  # the rows were a file like the others
+                body |= {"schema_version": 2, "row_pieces": [body["files"].pop(ROWS)]}
             if body["schema_version"] != SCHEMA_VERSION:
                 raise SnapshotInvalid(
                     f"{folder / MANIFEST} has schema version {body['schema_version']}, this "
                     f"program reads {SCHEMA_VERSION}"
                 )
             files = {name: FileEntry(**entry) for name, entry in body.pop("files").items()}
-            return cls(**body, files=files)
+            pieces = [FileEntry(**piece) for piece in body.pop("row_pieces")]
+            return cls(**body, files=files, row_pieces=pieces)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise SnapshotInvalid(f"{folder / MANIFEST} cannot be read: {error}") from error
 
@@ -113,14 +112,30 @@ class SnapshotManifest:
                 )
             if sha256_of(path) != entry.sha256:
                 raise SnapshotInvalid(f"{path} is not as it was written: another SHA-256")
+        self._check_rows(folder / ROWS)
+
+    def _check_rows(self, path: Path) -> None:
+        size_bytes = sum(piece.size_bytes for piece in self.row_pieces)
+        if size_bytes != 4 * self.row_count * self.dimension:
+            raise SnapshotInvalid(f"{path} does not hold {self.row_count:,} x {self.dimension}")
+        if not self.row_count:
+            return
+        if not path.is_file():
+            raise SnapshotInvalid(f"{path} is missing")
+        with path.open("rb") as file:
+            for piece in self.row_pieces:
+                if read_sha256(file, piece.size_bytes) != piece.sha256:
+                    raise SnapshotInvalid(f"{path} is not as it was written: another SHA-256")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenPart:
     """Holds one modality as it was at one moment; later changes do not affect it."""
 
-    blocks: Sequence[F32]
-    item_ids: Sequence[str]
+    rows_path: Path
+    row_pieces: Sequence[FileEntry]
+    item_ids: bytes
+    """Each followed by NUL."""
     live: Mask
     attributes: Mapping[int, Attributes]
     faiss_index: FaissIndex | None
@@ -129,12 +144,17 @@ class FrozenPart:
 
     @classmethod
     def of(cls, part: ModalityIndex) -> Self:
-        """Freezes the part; it must not change during this call."""
+        """Freezes the rows that are in the file; the part must not change during this call."""
+        file = part.rows.file
+        assert file is not None
+        pieces = file.pieces.copy()  # once, as another thread may add to them
+        count = sum(piece.size_bytes for piece in pieces) // (4 * part.rows.dimension)
         return cls(
-            blocks=[block for _, block in part.rows.blocks()],
-            item_ids=part.rows.item_ids(),
-            live=part.rows.live.copy(),
-            attributes=part.attributes.copy(),
+            rows_path=file.path,
+            row_pieces=pieces,
+            item_ids=part.rows.separated_ids(count),
+            live=part.rows.live[:count].copy(),
+            attributes={row: value for row, value in part.attributes.items() if row < count},
             faiss_index=part.faiss_index,
             recall_percent=part.recall_percent,
         )
@@ -166,7 +186,7 @@ def write_snapshot(
             fingerprint=fingerprint,
             dimension=dimension,
             metric="inner product",
-            row_count=len(part.item_ids),
+            row_count=len(part.live),
             live_count=int(np.count_nonzero(part.live)),
             sequence=sequence,
             index_type="" if part.faiss_index is None else part.faiss_index.index_type,
@@ -175,6 +195,7 @@ def write_snapshot(
             recall_percent=part.recall_percent,
             faiss_version=faiss.__version__,
             files=files,
+            row_pieces=part.row_pieces,
         ).write(partial)
         _sync(partial)
     except BaseException:
@@ -189,11 +210,11 @@ def write_snapshot(
 
 def _write_files(folder: Path, part: FrozenPart) -> dict[str, FileEntry]:
     attributes = [[row, _to_json(value)] for row, value in part.attributes.items()]
-    rows = (np.ascontiguousarray(block, "<f4").data for block in part.blocks)
+    if part.row_pieces:
+        os.link(part.rows_path, folder / ROWS)
     files = {
-        "rows.f32": _write(folder / "rows.f32", rows),
         "live": _write(folder / "live", [np.packbits(part.live, bitorder="little").tobytes()]),
-        "item_ids": _write(folder / "item_ids", ["\0".join(part.item_ids).encode()]),
+        "item_ids": _write(folder / "item_ids", [part.item_ids[:-1]]),
         "attributes.json": _write(folder / "attributes.json", [json.dumps(attributes).encode()]),
     }
     if part.faiss_index is not None:
@@ -212,18 +233,12 @@ def read_snapshot(
     The files must have been verified: see snapshot_check.py.
     """
     count, dimension = manifest.row_count, manifest.dimension
-    if manifest.files["rows.f32"].size_bytes != 4 * count * dimension:
-        raise SnapshotInvalid(f"{folder}/rows.f32 does not hold {count:,} x {dimension} values")
-    embeddings_ND = (
-        np.asarray(np.memmap(folder / "rows.f32", dtype="<f4", mode="r", shape=(count, dimension)))
-        if count
-        else np.empty((0, dimension), np.float32)
-    )
-    item_ids = (folder / "item_ids").read_bytes().decode().split("\0") if count else []
+    embeddings_ND = map_rows(folder / ROWS, count, dimension)
+    item_ids = (folder / "item_ids").read_bytes() + b"\0" if count else b""
     bits = np.frombuffer((folder / "live").read_bytes(), dtype=np.uint8)
     live = np.unpackbits(bits, count=count, bitorder="little").astype(np.bool_)
-    if len(item_ids) != count or np.count_nonzero(live) != manifest.live_count:
-        raise SnapshotInvalid(f"{folder} has {len(item_ids):,} item ids for {count:,} rows")
+    if item_ids.count(b"\0") != count or np.count_nonzero(live) != manifest.live_count:
+        raise SnapshotInvalid(f"{folder} has other item ids or live rows than {count:,} rows need")
     part = ModalityIndex(EmbeddingRows(dimension, embeddings_ND, item_ids, live))
     for row, value in json.loads((folder / "attributes.json").read_bytes()):
         part.put_attributes(row, _from_json(value))
@@ -276,11 +291,8 @@ def remove_partial_snapshots(parent: Path) -> None:
 
 def sha256_of(path: Path) -> str:
     """Returns the file's SHA-256 in hexadecimal, read in pieces."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_HASH_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+        return read_sha256(file, path.stat().st_size)
 
 
 def _write(path: Path, pieces: Iterator[Any] | Sequence[Any]) -> FileEntry:

@@ -90,6 +90,7 @@ class SnapshotSchedule:
         # Read before the items: they have each change up to here, and later ones do no harm.
         sequence = self._applied_sequence()
         change_counts = {}
+        index.save_rows(1)
         for modality in Modality:
             with index.reading():
                 part = index.part(modality)

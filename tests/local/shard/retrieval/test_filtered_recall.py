@@ -24,7 +24,7 @@ def _index() -> ModalityIndex:
     """Makes clustered items with two attributes from 0 to 1: at random, and along one direction."""
     items_ND = clustered(ROW_COUNT, seed=1)
     live = np.ones(ROW_COUNT, dtype=np.bool_)
-    ids = [str(number) for number in range(ROW_COUNT)]
+    ids = b"".join(b"%d\0" % number for number in range(ROW_COUNT))
     index = ModalityIndex(EmbeddingRows(DIMENSION, items_ND, ids, live))
     anywhere = np.random.default_rng(2).permutation(ROW_COUNT) / ROW_COUNT
     side = items_ND[:, 0].argsort().argsort() / ROW_COUNT

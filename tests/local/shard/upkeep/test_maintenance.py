@@ -181,9 +181,13 @@ def test_many_dead_rows_are_compacted(shard: StoredShard, monkeypatch: pytest.Mo
     delete(shard, range(900, 1000))
     before = [nearest(shard, seed) for seed in range(20)]
     assert shard.index(INDEX_ID).part(Modality.IMAGE).rows.dead_count == 500
+    monkeypatch.setattr(rebuild, "BLOCK_ROW_COUNT", 400)
+    monkeypatch.setattr(rebuild, "_COPY_COUNT", 400)
 
     work(shard)
 
+    rows = shard.index(INDEX_ID).part(Modality.IMAGE).rows
+    assert (rows.row_count, rows.unsaved_count) == (900, 100)  # never all in memory
     part = shard.index(INDEX_ID).part(Modality.IMAGE)
     assert (part.rows.dead_count, len(part)) == (0, 900)
     assert len(part.attributes) == 900
@@ -269,6 +273,30 @@ def test_a_snapshot_and_the_changes_since_give_the_same_index(
     ]
     assert after == before
     store.close()
+
+
+def test_rows_written_after_a_snapshot_come_from_the_store(
+    shard: StoredShard, tmp_path: Path
+) -> None:
+    """Its file has them, but no snapshot has their checksum."""
+    ingest(shard, range(600))
+    work(shard)
+    index = shard.index(INDEX_ID)
+    shard.maintenance.snapshots.write(INDEX_ID, index)
+    ingest(shard, range(600, 700))
+    before = [nearest(shard, seed) for seed in range(600, 620)]
+    index.save_rows(1)
+    assert [nearest(shard, seed) for seed in range(600, 620)] == before
+    rows = index.part(Modality.IMAGE).rows
+    assert (rows.file and rows.file.row_count, rows.unsaved_count) == (700, 0)
+    shard.close()
+
+    shard = open_shard(tmp_path)
+
+    rows = shard.index(INDEX_ID).part(Modality.IMAGE).rows
+    assert (rows.file and rows.file.row_count, rows.unsaved_count) == (600, 100)
+    assert [nearest(shard, seed) for seed in range(600, 620)] == before
+    shard.close()
 
 
 @pytest.mark.parametrize("field", ["store_id", "fingerprint"])

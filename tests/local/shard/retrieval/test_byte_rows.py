@@ -1,0 +1,44 @@
+"""Tests that bytes choose which candidates to read, and never what an answer says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
+from tandem.local.shard.retrieval.faiss_index import FaissIndex
+from tandem.local.shard.retrieval.modality_index import ModalityIndex
+from tandem.local.shard.retrieval.row_file import RowFile
+from tests.local.shard.retrieval.test_modality_index import clustered
+
+DIMENSION, COUNT, K = 128, 4_000, 20
+
+
+def test_answers_are_those_of_whole_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over saved rows, rows saved later and rows in memory; a fifth of the candidates is read."""
+    items_ND = clustered(COUNT, DIMENSION, seed=1).astype(np.float32)
+    rows = EmbeddingRows(DIMENSION, file=RowFile(tmp_path, DIMENSION))
+    index = ModalityIndex(rows)
+    ids = [str(number) for number in range(COUNT)]
+    rows.append(ids[:2_000], items_ND[:2_000])
+    rows.save()
+    rows.keep_bytes()
+    rows.append(ids[2_000:3_500], items_ND[2_000:3_500])
+    rows.save()
+    rows.append(ids[3_500:], items_ND[3_500:])
+    index.faiss_index = FaissIndex.build("IVF1,RaBitQfs", rows, COUNT)
+    queries_QD = clustered(100, DIMENSION, seed=2).astype(np.float32)
+    gathered: list[int] = []
+    gather = EmbeddingRows.gather
+
+    def counting(self: EmbeddingRows, wanted: np.ndarray) -> np.ndarray:
+        gathered.append(len(wanted))
+        return gather(self, wanted)
+
+    monkeypatch.setattr(EmbeddingRows, "gather", counting)
+    by_bytes = [index.search(query_D, K).hits for query_D in queries_QD]
+    monkeypatch.setattr(rows, "byte_rows", None)
+    whole = [index.search(query_D, K).hits for query_D in queries_QD]
+
+    assert np.mean([one == other for one, other in zip(by_bytes, whole, strict=True)]) >= 0.99
+    assert np.mean(gathered[:100]) < 0.5 * np.mean(gathered[100:])
