@@ -50,7 +50,7 @@ export interface Phase {
   readonly traceId: string;
 }
 
-/** The most items that the cross-encoder reads in one search. */
+/** The most items that this page has the cross-encoder read in one search; a server reads 1,000. */
 export const MAX_RERANK_DEPTH = 200;
 
 /** Calls the server that the page came from. */

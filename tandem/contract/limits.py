@@ -24,8 +24,11 @@ MAX_PAIR_COUNT = 1_024
 """Pairs of a query and a candidate in one ScoreBatch."""
 
 MAX_RETRIEVE_K = 1_000
-MAX_RERANK_K = 200
+MAX_RERANK_K = 1_000
 """Also the candidates of one query in ScoreCandidates and ScoreBatch."""
+
+MAX_DOCUMENT_COUNT = 200
+"""Documents in one ScoreDocuments."""
 
 MAX_INGEST_ITEM_COUNT = 64
 """Items in one message of an IngestItems stream."""

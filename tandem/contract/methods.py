@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from tandem.contract.limits import (
     MAX_CONTENT_COUNT,
+    MAX_DOCUMENT_COUNT,
     MAX_INGEST_ITEM_COUNT,
     MAX_MESSAGE_BYTES,
     MAX_NEIGHBOUR_CANDIDATE_COUNT,
-    MAX_RERANK_K,
     MAX_SCORE_QUERY_COUNT,
     MAX_SEARCH_COUNT,
     MAX_UPSERT_ITEM_COUNT,
@@ -80,7 +80,7 @@ _METHODS: Mapping[str, tuple[AccessRule, RequestLimit]] = {
     ),
     "/tandem.v1.ContentService/ScoreDocuments": (
         AccessRule.SEARCH,
-        RequestLimit(MAX_MESSAGE_BYTES, 5_000, {"documents": MAX_RERANK_K}),
+        RequestLimit(MAX_MESSAGE_BYTES, 5_000, {"documents": MAX_DOCUMENT_COUNT}),
     ),
     "/tandem.v1.ModelService/DescribeModel": (AccessRule.SEARCH, _SMALL),
     "/tandem.v1.IndexAdminService/DescribeIndexes": (AccessRule.ADMIN, _SMALL),

@@ -18,7 +18,7 @@ from tandem.contract.limits import MAX_RERANK_K
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.local_reranker import LocalReranker
-from tandem.local.reranking.reranker import ModelReranker
+from tandem.local.reranking.reranker import PART_BYTES, ModelReranker
 from tandem.model_io.inference.served_model import ServedModel
 from tandem.model_io.repository.manifest import Manifest
 from tandem.remote.reranker import RemoteReranker
@@ -43,7 +43,7 @@ TIMEOUT_SECONDS = 20.0
 
 @pytest_asyncio.fixture(
     scope="module",
-    params=[("here", 0), ("here", 1 << 20), ("behind a socket", 1 << 20)],
+    params=[("here", 0), ("here in parts", 1 << 20), ("behind a socket", 1 << 20)],
     ids=lambda each: f"{each[0]}, {'cache' if each[1] else 'no cache'}",
 )
 async def reranker(
@@ -61,10 +61,13 @@ async def reranker(
             turns,
             tiny_manifest.fingerprint,
         )
-        scorer = ModelReranker(tiny_served, candidates, turns, cache_bytes=cache_bytes)
+        part_bytes = 10_000 if place == "here in parts" else PART_BYTES
+        scorer = ModelReranker(
+            tiny_served, candidates, turns, cache_bytes=cache_bytes, part_bytes=part_bytes
+        )
         await scorer.open()
         local = LocalReranker(scorer, undescribed)
-        if place == "here":
+        if place.startswith("here"):
             yield local
         else:
             servicer = RerankServicer(local, TIMEOUT_SECONDS)
@@ -179,10 +182,10 @@ async def test_each_request_of_a_batch_is_scored_as_if_it_were_alone(
 
 
 async def test_the_largest_request_is_scored(reranker: Reranker, query: ScoreQuery) -> None:
-    """200 candidates are over the model's batch of 128 and come back in order."""
+    """1,000 candidates are many of the model's batches and come back in order."""
     item_ids = [f"i-{number}" for number in range(IMAGE_COUNT)]
     assert len(item_ids) == MAX_RERANK_K
-    halves = [await scores(reranker, query, half) for half in (item_ids[:100], item_ids[100:])]
+    halves = [await scores(reranker, query, half) for half in (item_ids[:500], item_ids[500:])]
 
     found = await scores(reranker, query, item_ids)
 

@@ -77,7 +77,7 @@ async def test_scores_are_returned_with_the_items() -> None:
     [
         (query(index_id="unheard-of"), errors.IndexNotFound),
         (query(index_id="Scenes"), errors.IndexIdInvalid),
-        (query(rerank_k=201), errors.KOutOfRange),
+        (query(rerank_k=1_001), errors.KOutOfRange),
         (query(retrieve_k=5, return_n=6), errors.KOutOfRange),
     ],
 )

@@ -91,7 +91,7 @@ async def test_a_query_that_cannot_be_scored_fails_alone(
             query(["i-0"]),
             query(["i-0"], None),
             query([]),
-            query(["i-0"] * 201),
+            query(["i-0"] * 1_001),
             query(["a\0b"]),
             query(["i-0", "t-short"]),
             query(["i-narrow"]),

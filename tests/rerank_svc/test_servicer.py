@@ -99,7 +99,7 @@ async def test_the_response_has_the_time_of_each_step(
 
 BAD_REQUESTS: dict[str, tuple[dict[str, Any], type[errors.TandemError]]] = {
     "no items": ({"item_ids": []}, errors.BatchSizeOutOfRange),
-    "too many items": ({"item_ids": ["i-0"] * 201}, errors.BatchSizeOutOfRange),
+    "too many items": ({"item_ids": ["i-0"] * 1_001}, errors.BatchSizeOutOfRange),
     "NUL in an id": ({"item_ids": ["a\0b"]}, errors.ItemIdInvalid),
     "bad index": ({"index_id": "../etc"}, errors.IndexIdInvalid),
     "no such index": ({"index_id": "absent"}, errors.IndexNotFound),

@@ -79,15 +79,17 @@ def test_losing_either_shard_leaves_the_other_ones_items(tiny_stack: LocalStack)
         start_again(tiny_stack, client, 0, 1)
 
 
-# Half of the time of a call, and at most 1.5 s; and what a busy machine adds.
-HANG_SECONDS = 1.5 + 1.0
+# At most 2 s of the 10 that a search has; and what a busy machine adds.
+HANG_SECONDS = 2.0 + 3.0
 
 
 @pytest.mark.timeout(300)
 def test_a_cross_encoder_that_hangs_costs_a_search_its_share_of_the_time(
     tiny_stack: LocalStack,
 ) -> None:
-    """Before its connection is dropped, which took the first search up to 5 s."""
+    """Its process is asked whether it lives; without, it would take all the time that there is, or
+    until its connection is dropped, which is not TIME but UNAVAILABLE.
+    """
     pids = {endpoint.name: endpoint.pid for endpoint in tiny_stack.endpoints()}
     pictures = [(f"picture-{number}", encoded(noise(number), "PNG")) for number in range(20)]
 

@@ -32,9 +32,9 @@ from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import (
     DEFAULT_PAGE_SIZE,
     MAX_CONTENT_COUNT,
+    MAX_DOCUMENT_COUNT,
     MAX_ITEM_ID_COUNT,
     MAX_PAGE_SIZE,
-    MAX_RERANK_K,
     MAX_SEARCH_COUNT,
 )
 from tandem.contract.model_description import model_to_proto
@@ -302,7 +302,7 @@ class _FakeServicer(
         return IndexSummary(index_id, MODEL.fingerprint, *counts)
 
     def _scored(self, query: DocumentQuery) -> ScoredDocuments:
-        _check_count("documents", len(query.documents), MAX_RERANK_K)
+        _check_count("documents", len(query.documents), MAX_DOCUMENT_COUNT)
         _check_policy(query.truncation_policy)
         checked_content(query.query)
         scores = tuple(self._score(query, each) for each in query.documents)

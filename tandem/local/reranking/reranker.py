@@ -1,7 +1,7 @@
 """Scores candidates by their ids, with a cache and in batches."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -41,6 +41,9 @@ class _HashedQuery:
     item_ids: Sequence[str]
 
 
+PART_BYTES = 16 * 2**20
+"""Image tokens that a call holds at once: those of a picture may take 900 kB."""
+
 # The work that DeadlineExceeded names.
 _WORK = "the reading of the candidates"
 _FUSIONS = {
@@ -54,7 +57,7 @@ _PairName = tuple[bytes, str]  # Within one call: a query's digest and an item's
 class ModelReranker:
     """Scores candidates that one shard stores."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         model: ServedModel,
         candidates: CandidateStore,
@@ -65,13 +68,14 @@ class ModelReranker:
         calibration_of: Callable[[int], ProbabilityCalibration | None] = lambda _: None,
         serving_version: Callable[[], int] = lambda: FIRST_VERSION,
         heif: HeifReader | None = None,
+        part_bytes: int = PART_BYTES,
     ) -> None:
         """Reads `candidates`, whose owner closes them.
 
         Caches up to `cache_bytes` of match logits, and up to `token_cache_bytes` of image tokens of
         a model that recomputes them. `calibration_of` returns the calibration of a model version;
         without one a score has no probability. Rerankers of one `model` score a query's pairs
-        together.
+        together. A call holds `part_bytes` of image tokens, or those of one pair.
         """
         self._model = model
         self._reader = candidates
@@ -79,6 +83,8 @@ class ModelReranker:
         self._pictures = PictureTokens(self._reader, turns, token_cache_bytes, heif)
         self._calibration_of = calibration_of
         self._serving_version = serving_version
+        tokens_bytes = model.manifest.image_token_count * model.manifest.token_width * 2
+        self._part_pair_count = max(1, part_bytes // max(1, tokens_bytes))
 
     async def open(self) -> None:
         """Opens the store of the candidates; raises ServiceUnavailable."""
@@ -121,15 +127,16 @@ class ModelReranker:
         expected = self._model.joined.expected(digests[0]) if len(digests) == 1 else nullcontext()
         with expected as joined_call:
             kept = await self._kept(index_id, fingerprint, hashed.values())
-            lacking = _lacking(hashed, kept)
-            candidates, picture_cost = await self._candidates(
-                model, index_id, fingerprint, lacking, deadline
-            )
-            pairs, errors = self._pairs(index_id, hashed, lacking, candidates)
-            read_time = time.monotonic()
-            computed, cost = await self._computed(model, pairs, deadline, joined_call)
-        cost += picture_cost
-        logits = kept | computed
+            logits, cost, read_seconds = dict(kept), InferenceCost(), 0.0
+            errors: dict[int, TandemError] = {}
+            for lacking in _in_parts(_lacking(hashed, kept), self._part_pair_count):
+                found, failed, part_cost, seconds = await self._scored(
+                    model, asked, hashed, lacking, deadline, joined_call
+                )
+                logits |= found
+                errors |= failed
+                cost += part_cost
+                read_seconds += seconds
         return ScoredBatch(
             [
                 each
@@ -141,8 +148,8 @@ class ModelReranker:
             model.version,
             model.manifest.fingerprint,
             _FUSIONS[model.manifest.default_fusion],
-            read_time - start_time,
-            time.monotonic() - read_time,
+            read_seconds,
+            time.monotonic() - start_time - read_seconds,
         )
 
     async def score_given(
@@ -194,6 +201,28 @@ class ModelReranker:
         }
         return _by_name(self._cache.find(list(keys)))
 
+    async def _scored(
+        self,
+        model: ServedModel,
+        asked: ScoreQuery,
+        hashed: Mapping[int, _HashedQuery],
+        lacking: Mapping[int, Sequence[str]],
+        deadline: Deadline,
+        joined_call: JoinedCall | None,
+    ) -> tuple[dict[_PairName, float], dict[int, TandemError], InferenceCost, float]:
+        """Reads and scores these items of the queries; holds no tokens afterwards.
+
+        Returns logits, the errors of queries by number, the cost, and the seconds of the reading.
+        """
+        start_time = time.monotonic()
+        candidates, picture_cost = await self._candidates(
+            model, asked.index_id, asked.fingerprint, lacking, deadline
+        )
+        pairs, errors = self._pairs(asked.index_id, hashed, lacking, candidates)
+        read_seconds = time.monotonic() - start_time
+        logits, cost = await self._computed(model, pairs, deadline, joined_call)
+        return logits, errors, picture_cost + cost, read_seconds
+
     async def _candidates(
         self,
         model: ServedModel,
@@ -240,7 +269,7 @@ class ModelReranker:
                     PairKey(each.digest, index_id, item_id, candidate.version): own_pairs.pair(
                         candidate.tokens, item_id
                     )
-                    for item_id in lacking[number]
+                    for item_id in lacking.get(number, ())
                     if (candidate := stored.get(item_id)) is not None
                 }
             except TokensInvalid as error:
@@ -285,6 +314,22 @@ def _lacking(
         number: [item_id for item_id in each.item_ids if (each.digest, item_id) not in kept]
         for number, each in hashed.items()
     }
+
+
+def _in_parts(
+    lacking: Mapping[int, Sequence[str]], pair_count: int
+) -> Iterator[Mapping[int, Sequence[str]]]:
+    """Yields so many pairs at a time; those of an item are neighbours, so that it is read once."""
+    numbers_of: dict[str, list[int]] = {}
+    for number, item_ids in lacking.items():
+        for item_id in dict.fromkeys(item_ids):
+            numbers_of.setdefault(item_id, []).append(number)
+    pairs = [(number, item_id) for item_id, numbers in numbers_of.items() for number in numbers]
+    for start in range(0, len(pairs), pair_count):
+        part: dict[int, list[str]] = {}
+        for number, item_id in pairs[start : start + pair_count]:
+            part.setdefault(number, []).append(item_id)
+        yield part
 
 
 def _scores(

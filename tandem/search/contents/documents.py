@@ -7,7 +7,7 @@ from tandem.contract.content import Content, Encoding, Tokens, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost
-from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_RERANK_K, check_batch_size
+from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_DOCUMENT_COUNT, check_batch_size
 from tandem.contract.search.answer_names import ErrorReason
 from tandem.contract.search.documents import (
     Document,
@@ -85,7 +85,7 @@ class DocumentScorer:
         TokensInvalid if a stored item has the query's modality.
         """
         query, documents, policy = asked.query, asked.documents, asked.truncation_policy
-        check_batch_size("documents", len(documents), MAX_RERANK_K)
+        check_batch_size("documents", len(documents), MAX_DOCUMENT_COUNT)
         given = {n: each for n, each in enumerate(documents) if not isinstance(each, StoredItem)}
         stored = {
             n: check_item_id(each.item_id)

@@ -50,8 +50,8 @@ async def process(tmp_path: Path) -> AsyncIterator[tuple[Supervised, grpc.aio.Ch
 async def test_a_call_to_a_stopped_process_is_given_up_and_one_to_a_slow_process_is_not(
     process: tuple[Supervised, grpc.aio.Channel],
 ) -> None:
-    """Before gRPC's pings, which take 3 s and more, end the connection; and a short call has no
-    more time than its own.
+    """Before gRPC's pings end the connection after 3 s and more, which is another error. A short
+    call has no more time than its own.
     """
     running, channel = process
     peer, method = Peer(channel, "lone"), SearchServiceStub(channel).SearchItems
@@ -66,7 +66,7 @@ async def test_a_call_to_a_stopped_process_is_given_up_and_one_to_a_slow_process
         await peer.call(method, QUICK, 0.2)
     running.resume()
 
-    assert 1.4 < given_up_seconds < 3.0
+    assert given_up_seconds > 1.9
     await peer.call(method, QUICK, 60.0)
 
 

@@ -40,7 +40,7 @@ MAP_BYTES = 64 << 20
 TIMEOUT_SECONDS = 20
 INDEX_ID = "scenes"
 OTHER_MODEL_INDEX_ID = "older"
-IMAGE_COUNT = 200
+IMAGE_COUNT = 1_000
 
 
 def text_tokens(*ids: int) -> TextTokens:
@@ -76,7 +76,10 @@ def write_store(path: Path, tiny_manifest: Manifest) -> Path:
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply(
         [
-            Upsert(INDEX_ID, tiny_manifest.fingerprint, items),
+            *(
+                Upsert(INDEX_ID, tiny_manifest.fingerprint, items[start : start + 256])
+                for start in range(0, len(items), 256)
+            ),
             Upsert(OTHER_MODEL_INDEX_ID, "model-of-last-year", items[:1]),
         ]
     )

@@ -518,7 +518,7 @@ type SearchItemsRequest struct {
 	// The number of items that the bi-encoder retrieves, 1 to 1,000. Default: 20,
 	// or the larger of rerank_k and return_n.
 	RetrieveK *int32 `protobuf:"varint,4,opt,name=retrieve_k,json=retrieveK,proto3,oneof" json:"retrieve_k,omitempty"`
-	// The number of those that the cross-encoder reranks, 1 to 200. Default: the
+	// The number of those that the cross-encoder reranks, 1 to 1,000. Default: the
 	// smaller of 20 and retrieve_k.
 	RerankK *int32 `protobuf:"varint,5,opt,name=rerank_k,json=rerankK,proto3,oneof" json:"rerank_k,omitempty"`
 	// The number of items returned, 1 to retrieve_k. Default: the smaller of 10
