@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 
@@ -14,8 +14,6 @@ from tandem.remote.index_engine import EngineSettings
 from tandem.remote.pgvector.connections import Connection, Connections
 from tandem.remote.pgvector.tables import Tables, record_of
 from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredTokens
-
-_T = TypeVar("_T")
 
 # The stage that asks has a deadline of its own; this one frees a connection that hangs.
 _READ_SECONDS = 30.0
@@ -57,42 +55,32 @@ class PgvectorCandidates(CandidateStore):
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, int]:
         """Returns the versions of the items that exist."""
-
-        def version(item_id: str, head: bytes, _: None) -> int:
-            return item_version(item_id, item_key(index_id, item_id), head)
-
-        return await self._read(_VERSION_PARTS, version, index_id, fingerprint, item_ids)
+        rows = await self._read(_VERSION_PARTS, index_id, fingerprint, item_ids)
+        return {each: item_version(each, item_key(index_id, each), head) for each, head, _ in rows}
 
     async def tokens(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, StoredTokens]:
         """Returns tokens and versions of the items that exist, of one state of the store."""
-
-        def tokens(item_id: str, head: bytes, _: None) -> StoredTokens:
-            record = record_of(index_id, item_id, head)
-            return StoredTokens(record.tokens(), record.version)
-
-        return await self._read(_TOKEN_PARTS, tokens, index_id, fingerprint, item_ids)
+        rows = await self._read(_TOKEN_PARTS, index_id, fingerprint, item_ids)
+        records = (record_of(index_id, each, head) for each, head, _ in rows)
+        return {each.item_id: StoredTokens(each.tokens(), each.version) for each in records}
 
     async def contents(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns contents and versions of the items that exist, of one state of the store."""
-
-        def content(item_id: str, head: bytes, content: bytes) -> StoredContent:
-            record = record_of(index_id, item_id, head)
-            return StoredContent(record.content(content), record.version)
-
-        return await self._read(_CONTENT_PARTS, content, index_id, fingerprint, item_ids)
+        rows = await self._read(_CONTENT_PARTS, index_id, fingerprint, item_ids)
+        records = ((record_of(index_id, each, head), content) for each, head, content in rows)
+        return {
+            each.item_id: StoredContent(each.content(content), each.version)
+            for each, content in records
+        }
 
     async def _read(
-        self,
-        parts: str,
-        made: Callable[[str, bytes, Any], _T],
-        index_id: str,
-        fingerprint: str,
-        item_ids: Sequence[str],
-    ) -> dict[str, _T]:
+        self, parts: str, index_id: str, fingerprint: str, item_ids: Sequence[str]
+    ) -> Sequence[tuple[Any, ...]]:
+        """Returns the id and the parts of each item that exists, in no order."""
         statement = self._tables.of(_READ, index_id, parts=parts)
 
         async def rows(connection: Connection) -> Sequence[tuple[Any, ...]]:
@@ -110,5 +98,4 @@ class PgvectorCandidates(CandidateStore):
         for other in (fingerprint, self._fingerprint):
             if other != stored:
                 raise ModelMismatch(request=other, index=stored)
-        by_id = {row[1]: row[2:] for row in found if row[1] is not None}
-        return {each: made(each, *by_id[each]) for each in item_ids if each in by_id}
+        return [row[1:] for row in found if row[1] is not None]

@@ -28,8 +28,9 @@ from tandem.stages.retrieval import Embeddings, ShardQuery
 from tandem.stages.shard_answer import Found, KeywordFound, RowHit, ShardAnswer
 
 INDEX_TYPE = "pgvector HNSW"
-# Up to so many items, or this part of all, those that match a filter are compared one by one.
-_FEW_COUNT, _FEW_SHARE = 5_000, 0.02
+# Up to so many items that match a filter are compared one by one. Of more, the index finds 20 in
+# the first 100,000 rows of its scan as long as there are at most 25 million items.
+_FEW_COUNT = 5_000
 _POLL_SECONDS = 0.01
 # Time to report, before the deadline, that the sequence was not reached.
 _ANSWER_SECONDS = 0.02
@@ -41,19 +42,14 @@ _INDEX = """
 SELECT fingerprint, dimension, text_count, image_count, (SELECT sequence FROM {shard})
 FROM {indexes} WHERE id = %s
 """
-_MATCHING = """
-SELECT count(*) FROM (
-    SELECT FROM {items} WHERE modality = {modality} AND {matches} LIMIT {limit}) AS few
-"""
-# One statement sees one state. An added 0 is a distance that no index has.
+# One statement sees one state.
 _NEAREST = """
-SELECT fingerprint, dimension, text_count, image_count, sequence, near.*
+SELECT fingerprint, dimension, text_count, image_count, sequence, {few_count}, near.*
 FROM {shard} CROSS JOIN {indexes} AS indexes LEFT JOIN LATERAL (
     SELECT query.place, item.id, item.distance, {embedding}
     FROM (VALUES {queries}) AS query (place, embedding) CROSS JOIN LATERAL (
-        SELECT id, embedding, embedding <#> query.embedding AS distance FROM {items}
-        WHERE modality = {modality} AND {matches}
-        ORDER BY (embedding <#> query.embedding) {added} LIMIT {limit}) AS item
+        SELECT id, embedding, embedding <#> query.embedding AS distance FROM {source}
+        ORDER BY embedding <#> query.embedding LIMIT {limit}) AS item
     ) AS near ON true
 WHERE indexes.id = %(index_id)s ORDER BY near.place, near.distance, near.id
 """
@@ -151,21 +147,17 @@ async def _filtered(
 ) -> tuple[IndexRow, list[Found]]:
     if query.where is None:
         return await near.found(tables, connection)
-    index = await index_row(query.index_id, tables, connection)
-    few_count = max(_FEW_COUNT, int(index.item_count(query.modality) * _FEW_SHARE))
     values: dict[str, object] = {}
     near = replace(near, matches=condition(query.where, values), values=values, path=_FILTERED)
-    statement = tables.of(_MATCHING, near.index_id, limit=few_count + 1, **near.parts())
-    row = await (await connection.execute(statement, values)).fetchone()
-    matching_count = row[0] if row else 0
-    if matching_count > few_count:
-        index, found = await near.found(tables, connection)
-        if all(len(each.hits) == near.count for each in found):
-            return index, found
-        path = SearchPath(SearchStrategy.EXACT_SCAN, fallback=_TOO_FEW)
-    else:
-        path = SearchPath(SearchStrategy.PRE_FILTER, matching_count=matching_count)
-    return await replace(near, path=path, is_exact=True).found(tables, connection)
+    index, found = await replace(near, few_limit=str(_FEW_COUNT + 1)).found(tables, connection)
+    if (found[0].path.matching_count or 0) <= _FEW_COUNT:
+        return index, found
+    index, found = await near.found(tables, connection)
+    if all(len(each.hits) == near.count for each in found):
+        return index, found
+    index, found = await replace(near, few_limit="ALL").found(tables, connection)
+    path = replace(found[0].path, strategy=SearchStrategy.EXACT_SCAN, fallback=_TOO_FEW)
+    return index, [replace(each, path=path) for each in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,24 +174,27 @@ class _Near:
     matches: str = "true"
     values: dict[str, object] = field(default_factory=dict)
     """The parameters of `matches`."""
-    is_exact: bool = False
+    few_limit: str = ""
+    """Has those that match, up to so many, compared one by one."""
     path: SearchPath = _UNFILTERED
-
-    def parts(self) -> dict[str, object]:
-        return {"modality": MODALITIES.index(self.modality), "matches": self.matches}
 
     async def found(self, tables: Tables, connection: Connection) -> tuple[IndexRow, list[Found]]:
         """Returns the nearest items to each embedding, best first, ties by smaller id.
 
         Raises IndexNotFound, ModelMismatch and EmbeddingInvalid.
         """
+        source = f"{{items}} WHERE modality = {MODALITIES.index(self.modality)} AND {self.matches}"
+        few = (
+            f"WITH few AS MATERIALIZED (SELECT id, embedding FROM {source} LIMIT {self.few_limit})"
+        )
         statement = tables.of(
-            _NEAREST,
+            few + _NEAREST.replace("{source}", "few")
+            if self.few_limit
+            else _NEAREST.replace("{source}", source),
             self.index_id,
-            **self.parts(),
+            few_count="(SELECT count(*) FROM few)" if self.few_limit else "NULL",
             queries=", ".join(f"({n}, %(q{n})s::vector)" for n in range(len(self.embeddings))),
             embedding="vector_send(item.embedding)" if self.embeddings_included else "NULL",
-            added="+ 0" if self.is_exact else "",
             limit=self.count,
         )
         values = {f"q{n}": each for n, each in enumerate(self.embeddings)} | self.values
@@ -214,18 +209,21 @@ class _Near:
             raise
         if not rows:
             raise IndexNotFound(index_id=self.index_id)
-        index = IndexRow(*rows[0][:5])
+        index, few_count = IndexRow(*rows[0][:5]), rows[0][5]
         index.check(self.fingerprint, self.embeddings)
+        path = self.path
+        if few_count is not None:
+            path = SearchPath(SearchStrategy.PRE_FILTER, matching_count=few_count)
         own: list[list[tuple[Any, ...]]] = [[] for _ in self.embeddings]
         for *_, place, item_id, distance, embedding in rows:
             if place is not None:
                 own[place].append((item_id, distance, embedding))
-        return index, [self._found(each) for each in own]
+        return index, [self._found(each, path) for each in own]
 
-    def _found(self, rows: Sequence[tuple[Any, ...]]) -> Found:
+    def _found(self, rows: Sequence[tuple[Any, ...]], path: SearchPath) -> Found:
         embeddings = None
         if self.embeddings_included:
             embeddings = np.zeros((len(rows), len(self.embeddings[0])), np.float32)
             for place, (*_, embedding) in enumerate(rows):
                 embeddings[place] = vector_of(embedding)
-        return Found([RowHit(each[0], -each[1]) for each in rows], self.path, embeddings)
+        return Found([RowHit(each[0], -each[1]) for each in rows], path, embeddings)

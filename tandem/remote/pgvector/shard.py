@@ -51,8 +51,9 @@ class PgvectorShard(EngineShard):
         await self._connections.run(work, Deadline.after(_CHECK_SECONDS), "the check of the tables")
 
     async def check(self) -> None:
-        """Reads the shard's row again; raises ServiceUnavailable."""
-        await self.open()
+        """Reads the shard's row; raises ServiceUnavailable."""
+        deadline = Deadline.after(_CHECK_SECONDS)
+        await self._connections.run(self._tables.stamp, deadline, "the check of the tables")
 
     async def close(self) -> None:
         """Closes the connections; no call may be in flight."""

@@ -1,11 +1,11 @@
 """Defines the tables of one shard, makes and checks them, and packs and reads rows.
 
-shard       one row: schema version, which shard of how many, where the change log stands
-indexes     index id -> fingerprint, dimension and how many texts and images it has
-items_...   one table an index: id, modality, embedding and attributes, which searches read;
-head (a record of the item store without content) and content, under a CRC each
-changes     sequence -> operation, index id, item id; the newest million
-requests    request id -> the answer to the write; the newest 100,000
+shard     one row: schema version, which shard of how many, where the change log stands
+indexes   index id -> fingerprint, dimension and how many texts and images it has
+items_... one table an index: id, modality, embedding and attributes, which searches read; head (a
+          record of the item store without content) and content, under a CRC each
+changes   sequence -> operation, index id, item id; the newest million
+requests  request id -> the answer to the write; the newest 100,000
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class Tables:
     async def make(self, number: int, count: int, connection: Connection) -> None:
         """Makes what is missing; raises StoreRefused for tables of another shard or version."""
         try:
-            stamp = await self._stamp(connection)
+            stamp = await self.stamp(connection)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             async with connection.transaction():
                 await connection.execute(_LOCK, [self.schema])
                 await self._make_extension(connection)
                 made = self.of(_TABLES, version=SCHEMA_VERSION, number=number, count=count)
                 await connection.execute(made)
-            stamp = await self._stamp(connection)
+            stamp = await self.stamp(connection)
         if stamp[0] != SCHEMA_VERSION:
             raise StoreRefused(
                 f"the tables of schema {self.schema} are of version {stamp[0]}, this release reads "
@@ -102,7 +102,8 @@ class Tables:
         """Makes the table of a new index."""
         await connection.execute(self.of(_ITEMS, index_id, dimension=dimension))
 
-    async def _stamp(self, connection: Connection) -> tuple[int, ...]:
+    async def stamp(self, connection: Connection) -> tuple[int, ...]:
+        """Returns the schema's version, the shard's number and the count of shards."""
         found = await connection.execute(
             self.of("SELECT schema_version, number, count FROM {shard}")
         )

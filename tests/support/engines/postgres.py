@@ -131,21 +131,24 @@ class Postgres:
         )
         return done.stdout.decode().strip()
 
-    def _signal_all(self, number: int) -> None:
+    def _signal_all(self, number: int) -> list[int]:
+        """Sends the signal to the server's processes, each in a group of its own; returns them."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        for pid in (self.pid, *map(int, children)):  # Each is of a process group of its own.
+        pids = [self.pid, *map(int, children)]
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
+        return pids
 
     def _signal(self, number: int) -> None:
         if self._process is None:
             return
-        if number == signal.SIGKILL:
-            self._signal_all(number)
-        else:
-            self._process.send_signal(number)
+        pids = self._signal_all(number) if number == signal.SIGKILL else []
+        self._process.send_signal(number)
         self._process.wait()
         self._process = None
+        while any(_is_running(pid) for pid in pids):  # Until then their memory is not free.
+            time.sleep(0.01)
 
     def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -174,6 +177,13 @@ def shared_postgres() -> Postgres:
     running = ExitStack()
     at_session_end(running.close)
     return running.enter_context(running_postgres(Path(tempfile.mkdtemp()) / "postgres"))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _as_user() -> list[str]:
