@@ -8,7 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ from tandem.platform.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from tandem.platform.files.whole_file import sync
 
 _PARTIAL_SUFFIX = ".part"
-_PIECE_BYTES = 4 << 20
+_SHOW_SECONDS = 0.1
 
 
 def utc_now() -> datetime:
@@ -66,7 +66,6 @@ def back_up(
         try:
             manifest = _copy(files, partial, created_time, show)
             manifest.write(partial)
-            sync(partial / DATA_NAME)
             (partial / WRITER_LOCK_NAME).unlink()
             for file in partial.iterdir():
                 file.chmod(PRIVATE_FILE)
@@ -100,9 +99,7 @@ def verify_backup(backup: Path, show: Show | None = None) -> Verdict:
     data = backup / DATA_NAME
     if not data.is_file():
         raise StoreRefused(f"{backup} has no {DATA_NAME}: it is not a complete backup")
-    with data.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    if sha256 != manifest.data_sha256:
+    if (sha256 := _sha256(data)) != manifest.data_sha256:
         raise StoreRefused(
             f"{data} is damaged: its SHA-256 is {sha256[:16]}…, but {manifest.data_sha256[:16]}… "
             "in the manifest: use another backup"
@@ -170,19 +167,17 @@ def _remove_partial(destination: Path) -> None:
 def _copy(
     files: StoreFiles, partial: Path, created_time: datetime, show: Show | None
 ) -> BackupManifest:
-    digest = hashlib.sha256()
-    with files.env.read() as txn, (partial / DATA_NAME).open("wb") as data:
-        with closing(copied(files, txn, _PIECE_BYTES)) as pieces:
-            for piece in pieces:
-                data.write(piece)
-                digest.update(piece)
+    file = partial / DATA_NAME
+    with files.env.read() as txn:
+        with file.open("wb") as data, ThreadPoolExecutor(1) as threads:
+            copying = threads.submit(files.env.copy_compacted, data.fileno(), txn)
+            while wait((copying,), _SHOW_SECONDS).not_done:
                 if show:
-                    show(data.tell(), files.env.used_bytes())
-        return BackupManifest(
-            **described(files, txn, created_time),
-            data_bytes=data.tell(),
-            data_sha256=digest.hexdigest(),
-        )
+                    show(file.stat().st_size, files.env.used_bytes())
+            copying.result()
+        state = described(files, txn, created_time)
+    sync(file)
+    return BackupManifest(**state, data_bytes=file.stat().st_size, data_sha256=_sha256(file))
 
 
 def copied(
@@ -218,6 +213,11 @@ def described(files: StoreFiles, txn: lmdb.Transaction, created_time: datetime) 
         "item_counts": counts,
         "created_time": created_time.isoformat(timespec="seconds"),
     }
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def _check_empty(store: Path) -> None:

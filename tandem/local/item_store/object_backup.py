@@ -193,7 +193,9 @@ def _create_manifest(folder: ObjectFolder, name: str, manifest: ObjectManifest) 
     with suppress(FileExistsError):  # of a first attempt whose answer was lost, if it is the same
         folder.create(name, data)
     if folder.read(name) != data:
-        raise StoreRefused(f"{folder.url}/{name} is another backup, of another process: try again")
+        raise StoreRefused(
+            f"{folder.url}/{name} is another backup, of another process, or damaged: verify it"
+        )
 
 
 def _assembled(url: str, target: Path, show: Show | None) -> tuple[ObjectManifest, Verdict]:
