@@ -76,6 +76,17 @@ class Shards:
         )
         return await self.searcher.search(query, Deadline.after(seconds))
 
+    async def search_by_item(self, item_id: str) -> SearchResult:
+        """Finds texts near a stored one."""
+        query = SearchQuery(
+            parts=(WeightedPart(StoredItem(item_id)),),
+            index_id="scenes",
+            target_modality=Modality.TEXT,
+            depth=Depth(100, 1, 100),
+            content_included=False,
+        )
+        return await self.searcher.search(query, Deadline.after(10.0))
+
 
 @asynccontextmanager
 async def shards(
@@ -184,6 +195,10 @@ async def test_any_one_shard_may_hang_and_end(tmp_path: Path, count: int, lost: 
         answers += [await running.search(seconds=10.0) for _ in range(4)]
         running.processes[lost].kill()
         answers += [await running.search(seconds=10.0) for _ in range(5)]
+        # A query that is itself on the lost shard is the one search that cannot be made.
+        assert ids(await running.search_by_item(kept[0])) == kept
+        with pytest.raises(errors.ServiceUnavailable, match=f"index-{lost}"):
+            await running.search_by_item(stored[lost][0])
 
     assert first_seconds < SHARE_SECONDS + BUSY_SECONDS
     for answer in answers:
