@@ -27,6 +27,7 @@ from tandem.local.item_store.verdict import verify_in_child
 from tandem.local.shard import memory_limit
 from tandem.local.shard.memory_limit import MemoryLimit, anonymous_bytes
 from tandem.local.shard.metrics import CORRUPT_ITEMS
+from tandem.local.shard.retrieval.embedding_rows import BLOCK_ROW_COUNT
 from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.shard import ShardSettings, StoredShard
@@ -292,6 +293,23 @@ def test_another_fault_stops_the_writer(tmp_path: Path) -> None:
     assert found(shard) == ["a"]
     assert [item.item_id for item in shard.read_within("scenes", ["a"])[0]] == ["a"]
     shard.close()
+
+
+def test_a_block_of_new_rows_leaves_the_memory(shard: StoredShard) -> None:
+    """While the shard takes items, without a snapshot; searches find what they found."""
+    for start in range(0, BLOCK_ROW_COUNT, 256):
+        shard.write(upsert(*[f"item-{n}" for n in range(start, start + 256)])).result(60)
+    before = found(shard)
+
+    rows = shard.index("scenes").part(Modality.TEXT).rows
+    end_time = time.monotonic() + 60
+    while rows.unsaved_count >= BLOCK_ROW_COUNT:
+        assert time.monotonic() < end_time
+        time.sleep(0.01)
+
+    assert rows.file is not None
+    assert rows.file.row_count == BLOCK_ROW_COUNT
+    assert found(shard) == before
 
 
 def test_items_that_do_not_fit_into_the_memory_are_refused_by_name(tmp_path: Path) -> None:
