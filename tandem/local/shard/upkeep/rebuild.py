@@ -121,14 +121,15 @@ def _copy_live(index: SearchableIndex, modality: Modality) -> ModalityIndex:
     part = index.part(modality)
     with index.reading():  # keeps changes from coming between these
         index.begin_replacing(modality)
-        live = np.flatnonzero(part.rows.live)
+        # Frozen: saving puts mapped rows in the place of blocks at any time.
+        rows = part.rows.frozen()
         attributes = part.attributes.copy()
-    dimension = part.rows.dimension
+    live, dimension = np.flatnonzero(rows.live), rows.dimension
     file = part.rows.file and RowFile(part.rows.file.path.parent, dimension)
     copied = ModalityIndex(EmbeddingRows(dimension, file=file))
     for start in range(0, len(live), _COPY_COUNT):
         old_rows = live[start : start + _COPY_COUNT]
-        new_rows = copied.rows.append(part.rows.item_ids(old_rows), part.rows.gather(old_rows))
+        new_rows = copied.rows.append(rows.item_ids(old_rows), rows.gather(old_rows))
         for old_row, new_row in zip(old_rows.tolist(), new_rows, strict=True):
             if known := attributes.get(old_row):
                 copied.put_attributes(new_row, known)

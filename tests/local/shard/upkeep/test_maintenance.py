@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from tandem.contract.content import Encoding, ImageContent, ImageTokens, Modality
 from tandem.contract.search_path import SearchFallback
 from tandem.local.item_store.item_store import ItemStore
-from tandem.local.shard.retrieval import index_type
+from tandem.local.shard.retrieval import embedding_rows, index_type
 from tandem.local.shard.retrieval.arrays import F32
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
 from tandem.local.shard.retrieval.index_type import IndexTuning
@@ -194,6 +195,38 @@ def test_many_dead_rows_are_compacted(shard: StoredShard, monkeypatch: pytest.Mo
     assert [nearest(shard, seed) for seed in range(20)] == before
     for seed, items in enumerate(before):
         assert len(set(found(shard, seed)) & set(items)) >= 8
+
+
+def test_rows_saved_during_a_compaction_stay_those_of_their_items(
+    shard: StoredShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may put mapped rows in the place of the blocks that are being copied."""
+    monkeypatch.setattr(rebuild, "_MIN_DEAD_COUNT", 100)
+    monkeypatch.setattr(embedding_rows, "BLOCK_ROW_COUNT", 100)
+    ingest(shard, range(600))
+    delete(shard, range(200, 400))
+    before = [nearest(shard, seed) for seed in range(20)]
+    index = shard.index(INDEX_ID)
+    rows = index.part(Modality.IMAGE).rows
+
+    class Starts(list[int]):
+        """Has the rows saved between two looks of one reader, as the other thread would."""
+
+        look_count = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            start = super().__getitem__(place)
+            self.look_count += 1
+            if self.look_count == 2:
+                index.save_rows(1)
+            return start
+
+    rows._starts = Starts(rows._starts)
+
+    work(shard)
+
+    assert index.part(Modality.IMAGE).rows.dead_count == 0
+    assert [nearest(shard, seed) for seed in range(20)] == before
 
 
 def test_changes_during_a_compaction_are_kept(
