@@ -280,9 +280,7 @@ async def lag(shard: Shard, other: Shard, source: Source) -> None:
     report("token", p50_ms=np.median(taken), p95_ms=np.percentile(taken, 95), missed=missed)
 
 
-async def measure(postgres: Postgres, item_count: int, kill_count: int) -> None:
-    source = Source(item_count, 1, DIMENSION)
-    embeddings, queries = source.draw(item_count), source.draw(1_000)
+async def run(postgres: Postgres, item_count: int, kill_count: int) -> None:
     settings = IndexSettings(
         shard_number=0, shard_count=1, engine="pgvector", engine_url=postgres.url()
     )
@@ -292,7 +290,20 @@ async def measure(postgres: Postgres, item_count: int, kill_count: int) -> None:
     process.start()
     channel = open_channel(f"127.0.0.1:{process.port}")
     served = RemoteShard(channel, 0)
-    await answered(lambda: served.list_indexes("", 1, [], soon()))
+    try:
+        await answered(lambda: served.list_indexes("", 1, [], soon()))
+        await measure(postgres, here, served, item_count)
+        if kill_count:
+            await kill_under_writes(postgres, process, served, kill_count)
+    finally:
+        process.kill()
+        await channel.close()
+        await here.close()
+
+
+async def measure(postgres: Postgres, here: Shard, served: Shard, item_count: int) -> None:
+    source = Source(item_count, 1, DIMENSION)
+    embeddings, queries = source.draw(item_count), source.draw(1_000)
 
     heavy = [item(n, each, 49, 20_000) for n, each in enumerate(embeddings[:2_000])]
     for writers in (1, WRITER_COUNT):
@@ -336,12 +347,7 @@ async def measure(postgres: Postgres, item_count: int, kill_count: int) -> None:
         report("filter", filter=name, p50_ms=np.median(taken), recall=found)
     await lag(here, served, source)
     await here.delete_index(INDEX, soon())
-    if kill_count:
-        await kill_under_writes(postgres, process, served, kill_count)
-    process.kill()
-    await channel.close()
     await connections.close()
-    await here.close()
 
 
 def main() -> None:
@@ -354,7 +360,7 @@ def main() -> None:
     try:
         with running_postgres(folder / "data", shared_buffers="1GB") as postgres:
             report("server", version=postgres.execute("SHOW server_version"))
-            asyncio.run(measure(postgres, arguments.items, arguments.kills))
+            asyncio.run(run(postgres, arguments.items, arguments.kills))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -95,6 +95,38 @@ async def test_a_server_that_refuses_or_is_not_there_is_named_with_its_reason(
     await candidates.close()
 
 
+async def test_a_user_who_may_only_read_is_enough_for_a_rerank(postgres: Postgres) -> None:
+    async with opened(settings_of(postgres, engine_namespace="readable")) as shard:
+        await store(shard, text_item("a", 7), text_item("b"))
+    for statement in (
+        "CREATE ROLE reader LOGIN PASSWORD 'made-up'",
+        "GRANT USAGE ON SCHEMA readable TO reader",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA readable TO reader",
+    ):
+        postgres.execute(statement)
+    url = postgres.url().replace("//tandem:", "//reader:")
+    settings = settings_of(postgres, url, engine_namespace="readable")
+    candidates = PgvectorCandidates(settings, FINGERPRINT)
+    await candidates.open()
+
+    versions = await candidates.versions(INDEX, FINGERPRINT, ["a", "gone", "b"])
+    tokens = await candidates.tokens(INDEX, FINGERPRINT, ["a"])
+    contents = await candidates.contents(INDEX, FINGERPRINT, ["a"])
+
+    assert set(versions) == {"a", "b"}
+    assert versions["a"] == tokens["a"].version == contents["a"].version
+    assert contents["a"].content == text_item("a", 7).content
+    with pytest.raises(errors.ModelMismatch):
+        await candidates.tokens(INDEX, "model-b", ["a"])
+    with pytest.raises(errors.IndexNotFound):
+        await candidates.tokens("nowhere", FINGERPRINT, ["a"])
+    await candidates.close()
+    async with opened(settings) as shard:
+        assert (await shard.search(query(), soon())).item_count == 2
+        with pytest.raises(errors.ServiceUnavailable, match="permission denied"):
+            await store(shard, text_item("c"))
+
+
 async def test_tables_of_another_shard_or_version_are_refused(postgres: Postgres) -> None:
     async with opened(settings_of(postgres, engine_namespace="first")):
         pass
