@@ -40,7 +40,7 @@ _TOO_FEW = Fallback(SearchFallback.TOO_FEW_FOUND, "the index found too few that 
 
 _INDEX = """
 SELECT fingerprint, dimension, text_count, image_count, (SELECT sequence FROM {shard})
-FROM {indexes} WHERE id = %s
+FROM {indexes} WHERE id = %s {lock}
 """
 # One statement sees one state.
 _NEAREST = """
@@ -79,9 +79,11 @@ class IndexRow:
                 )
 
 
-async def index_row(index_id: str, tables: Tables, connection: Connection) -> IndexRow:
-    """Returns the index's row; raises IndexNotFound."""
-    found = await connection.execute(tables.of(_INDEX), [index_id])
+async def index_row(
+    index_id: str, tables: Tables, connection: Connection, *, lock: str = ""
+) -> IndexRow:
+    """Returns the index's row, under the lock if there is one; raises IndexNotFound."""
+    found = await connection.execute(tables.of(_INDEX, lock=lock), [index_id])
     if (row := await found.fetchone()) is None:
         raise IndexNotFound(index_id=index_id)
     return IndexRow(*row)

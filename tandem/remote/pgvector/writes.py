@@ -12,7 +12,6 @@ from psycopg.types.json import Jsonb
 from tandem.errors import (
     EmbeddingInvalid,
     IndexNotFound,
-    ModelMismatch,
     RequestIdReused,
     StoreFull,
 )
@@ -20,6 +19,7 @@ from tandem.local.item_store.item_record import item_key, pack_apart
 from tandem.local.item_store.request_log import write_digest
 from tandem.remote.pgvector.conditions import exact
 from tandem.remote.pgvector.connections import Connection
+from tandem.remote.pgvector.searches import index_row
 from tandem.remote.pgvector.tables import (
     KEPT_CHANGE_COUNT,
     KEPT_REQUEST_COUNT,
@@ -31,8 +31,8 @@ from tandem.remote.pgvector.tables import (
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import Deleted
 
-# The lock keeps the index from being dropped meanwhile; writers do not wait for one another.
-_INDEX = "SELECT fingerprint, dimension FROM {indexes} WHERE id = %s FOR KEY SHARE"
+# Keeps the index from being dropped meanwhile; writers do not wait for one another.
+_LOCK = "FOR KEY SHARE"
 _NEW_INDEX = """
 INSERT INTO {indexes} (id, fingerprint, dimension) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
 """
@@ -116,7 +116,7 @@ async def _written(tables: Tables, connection: Connection, write: Upsert | Delet
         changed = await _upserted(tables, connection, write)
         values |= {"operation": "upsert"}
     else:
-        await _index(tables, connection, write.index_id)
+        await index_row(write.index_id, tables, connection, lock=_LOCK)
         statement = tables.of(_DELETE, write.index_id)
         changed = await (await connection.execute(statement, [list(write.item_ids)])).fetchall()
         values |= {"operation": "delete", "deleted": len(changed)}
@@ -128,25 +128,15 @@ async def _written(tables: Tables, connection: Connection, write: Upsert | Delet
     return Committed(sequence, 0 if isinstance(write, Upsert) else len(changed))
 
 
-async def _index(tables: Tables, connection: Connection, index_id: str) -> tuple[Any, ...]:
-    found = await connection.execute(tables.of(_INDEX), [index_id])
-    if (row := await found.fetchone()) is None:
-        raise IndexNotFound(index_id=index_id)
-    return row
-
-
 async def _admit(tables: Tables, connection: Connection, write: Upsert) -> None:
     """Checks the write against its index, which it creates if it is missing."""
-    dimension = len(write.items[0].encoding.embedding)
+    embedding = write.items[0].encoding.embedding
     try:
-        stored = await _index(tables, connection, write.index_id)
+        index = await index_row(write.index_id, tables, connection, lock=_LOCK)
     except IndexNotFound:
-        await _create(tables, connection, write, dimension)
-        stored = await _index(tables, connection, write.index_id)
-    if write.fingerprint != stored[0]:
-        raise ModelMismatch(request=write.fingerprint, index=stored[0])
-    if dimension != stored[1]:
-        raise EmbeddingInvalid(why=f"it has {dimension} dimensions instead of {stored[1]}")
+        await _create(tables, connection, write, len(embedding))
+        index = await index_row(write.index_id, tables, connection, lock=_LOCK)
+    index.check(write.fingerprint, [embedding])
 
 
 async def _create(tables: Tables, connection: Connection, write: Upsert, dimension: int) -> None:
