@@ -9,42 +9,40 @@ from contextlib import aclosing
 
 import grpc
 
+from index_svc.move_servicer import MoveServicer, check_all_indexes
 from index_svc.shard_backup import ShardBackups
-from tandem.chassis.access.callers import current_caller
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_index_id
-from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
 from tandem.errors import RequestMalformed
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads
 from tandem.local.shard.retrieval.index_type import AUTO, IndexTuning
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.upkeep.advice import MeasuredType, measure_types
-from tandem.stages.item_write import Fence
+from tandem.stages.changes import FollowedShard
 from tandem.v1 import index_admin_service_pb2 as pb
-from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceServicer as _Base
 from tandem.wire import (
-    duration_from_proto,
     duration_to_proto,
     modality_from_proto,
     modality_to_proto,
 )
 
-MAX_FENCE_SECONDS = 10
-"""A mover that dies in between keeps writers waiting for so long."""
-
 _DEFAULT_RECALL_TARGET = 0.98
 
 
-class IndexAdminServicer(_Base):
+class IndexAdminServicer(MoveServicer):
     """Serves a shard's operators over gRPC."""
 
     def __init__(
-        self, shard: StoredShard, backups: ShardBackups, *, shard_map_version: int = 1
+        self,
+        shard: StoredShard,
+        backups: ShardBackups,
+        followed: FollowedShard,
+        shard_map_version: int,
     ) -> None:
+        super().__init__(followed, shard_map_version)
         self._shard = shard
         self._backups = backups
-        self._shard_map_version = shard_map_version
         # One at a time: two would distort each other's measurements.
         self._advice_thread = faiss_threads(1, "advice")
 
@@ -57,7 +55,7 @@ class IndexAdminServicer(_Base):
             index_id = check_index_id(request.index_id)
             indexes = {index_id: self._shard.index(index_id)}
         else:
-            _check_all_indexes()
+            check_all_indexes()
         descriptions = await asyncio.to_thread(
             lambda: [
                 self._describe(index_id, index, modality)
@@ -124,45 +122,6 @@ class IndexAdminServicer(_Base):
             async for response in responses:
                 yield response
 
-    async def ReadChanges(
-        self, request: pb.ReadChangesRequest, context: grpc.aio.ServicerContext
-    ) -> pb.ReadChangesResponse:
-        """Returns a page of the change log."""
-        _check_all_indexes()
-        check_batch_size("changes", request.max_count, MAX_PAGE_SIZE)
-        page = await asyncio.to_thread(
-            self._shard.changes, request.after_sequence, request.max_count
-        )
-        return pb.ReadChangesResponse(
-            changes=[
-                pb.ItemChange(sequence=each.sequence, index_id=each.index_id, item_id=each.item_id)
-                for each in page.changes or ()
-            ],
-            is_trimmed=page.changes is None,
-            sequence=page.sequence,
-            store_id=page.store_id,
-            shard_number=page.identity.shard_number,
-            shard_count=page.identity.shard_count,
-            shard_map_version=self._shard_map_version,
-        )
-
-    async def FenceWrites(
-        self, request: pb.FenceWritesRequest, context: grpc.aio.ServicerContext
-    ) -> pb.FenceWritesResponse:
-        """Refuses writes from now on, in the order of commits."""
-        _check_all_indexes()
-        seconds = duration_from_proto(request.duration)
-        if not 0 <= seconds <= MAX_FENCE_SECONDS:
-            raise RequestMalformed(
-                why=f"duration is {seconds:g} s",
-                remedy=f"send 0 to {MAX_FENCE_SECONDS} seconds",
-            )
-        fence = Fence(
-            seconds, request.sealed_sequence if request.HasField("sealed_sequence") else None
-        )
-        committed = await asyncio.wrap_future(self._shard.write(fence))
-        return pb.FenceWritesResponse(sequence=committed.sequence, is_sealed=committed.is_sealed)
-
     def _tune(
         self, index_id: str, index: SearchableIndex, modality: Modality, tuning: IndexTuning
     ) -> None:
@@ -214,12 +173,6 @@ class IndexAdminServicer(_Base):
                     if direction.endswith(modality.value)
                 },
             )
-
-
-def _check_all_indexes() -> None:
-    """Raises PermissionDenied where the caller's token names some indexes only."""
-    if (caller := current_caller()) is not None:
-        caller.check_index("*")
 
 
 def _modalities(value: int) -> Sequence[Modality]:

@@ -92,7 +92,7 @@ def _service(settings: IndexSettings, shard: StoredShard) -> Service:
     def register(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(servicer, server)
         add_IndexAdminServiceServicer_to_server(
-            IndexAdminServicer(shard, backups, shard_map_version=settings.shard_map_version), server
+            IndexAdminServicer(shard, backups, stage, settings.shard_map_version), server
         )
 
     async def warm() -> None:

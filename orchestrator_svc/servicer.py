@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 
 import grpc
@@ -15,7 +16,7 @@ from tandem.contract.search.indexes import description_to_proto, page_to_proto
 from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import page_query_from_proto, query_from_proto
-from tandem.errors import CursorInvalid, TandemError
+from tandem.errors import CursorInvalid, ServiceUnavailable, TandemError
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
 from tandem.v1 import search_service_pb2, search_service_pb2_grpc
@@ -94,9 +95,16 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.RemoveItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveItemsResponse:
         """Deletes items on the shards that own them."""
-        removal = await self.orchestrator.remove(
-            request.index_id, request.item_ids, request.request_id, self._deadline.of_call(context)
-        )
+        called, deadline = self.orchestrator, self._deadline.of_call(context)
+        arguments = request.index_id, request.item_ids, request.request_id, deadline
+        try:
+            removal = await called.remove(*arguments)
+        except ServiceUnavailable as error:
+            if called is self.orchestrator:
+                raise
+            removal = await self.orchestrator.remove(*arguments)  # The shards moved meanwhile.
+            before = int(error.metadata.get("removed_count", 0))
+            removal = replace(removal, removed_count=removal.removed_count + before)
         return search_service_pb2.RemoveItemsResponse(
             removed_count=removal.removed_count, consistency_token=removal.consistency_token
         )

@@ -1,19 +1,22 @@
-"""Moves an index to other shard counts during searches and writes: none may fail or be lost.
+"""Moves an index to other shards during searches and writes: none may fail or be lost.
 
-    python -m benchmarks.runs.moves [--counts 2,3,1] [--items 5000] [--searches 20000]
+    python -m benchmarks.runs.moves [--places 2,3,1] [--items 5000] [--searches 20000]
+    python -m benchmarks.runs.moves --places 2,3,pgvector,1 --engine-url postgresql://…
     python -m benchmarks.runs.moves --items 2000 --searches 500    # the short form
 
 A whole Tandem on this machine with a small model. 16 clients search all the time, with the
 consistency token of the newest write before each search, and 50 writes a second store, replace and
-remove items. `tandem move` takes the index from each shard count to the next; in the first move it
-is killed half-way, and started again. Prints one JSON line and a table. Exits 1 where a search or a
-write failed, or the last shards do not have exactly what was acknowledged.
+remove items. `tandem move` takes the index from each place to the next, which is a number of shards
+or an engine; in the first move it is killed half-way, and started again. Prints one JSON line and a
+table. Exits 1 where a search or a write failed, or the last shards do not have exactly what was
+acknowledged.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
+import secrets
 import signal
 import subprocess
 import sys
@@ -61,9 +64,10 @@ class Load:
     failures: list[str] = field(default_factory=list)
     degraded_count: int = 0
 
-    async def search(self, client: AsyncClient) -> None:
+    async def search(self, client: AsyncClient, pause_seconds: float) -> None:
         """Searches until cancelled."""
         for number in itertools.count():
+            await asyncio.sleep(pause_seconds)
             begin_time = time.monotonic()
             try:
                 answer = await client.search(
@@ -131,11 +135,27 @@ def quantiles(calls: Sequence[tuple[float, float]], begin: float, end: float) ->
     return [len(found), round(p50, 1), round(p99, 1), round(most, 1)]
 
 
+def shard_count(place: str) -> int:
+    """Returns the number of shards; an engine is one."""
+    return int(place) if place.isdigit() else 1
+
+
 @contextmanager
-def target(source: LocalStack, folder: Path, count: int, version: int) -> Iterator[LocalStack]:
+def target(
+    source: LocalStack, folder: Path, place: str, version: int, engine_url: str
+) -> Iterator[LocalStack]:
     """Runs the index and rerank services of more shards, on the Triton of the source."""
+    count = shard_count(place)
     ports = replace(Ports.free(count), triton=source.ports.triton)
     settings = {"INDEX_SHARD_MAP_VERSION": str(version)}
+    namespace = f"moves_{secrets.token_hex(4)}"
+    if not place.isdigit():
+        for service in ("INDEX", "RERANK"):
+            settings |= {
+                f"{service}_ENGINE": place,
+                f"{service}_ENGINE_URL": engine_url,
+                f"{service}_ENGINE_NAMESPACE": namespace,
+            }
     stack = LocalStack(folder, source.model_repository, ports, settings=settings)
     folder.mkdir()
     (folder / "logs").mkdir()
@@ -211,7 +231,7 @@ def embeddings(store: ItemStore) -> Iterator[StoredEmbedding]:
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the whole result."""
-    counts = [int(each) for each in arguments.counts.split(",")]
+    places = arguments.places.split(",")
     load = Load(short_texts(scene_records("test", 3, 100)))
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
@@ -223,7 +243,9 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             "ORCHESTRATOR_MAX_INGEST_STREAM_COUNT": "64",
             "ORCHESTRATOR_MAX_INFLIGHT_COUNT": "64",
         }
-        first = LocalStack(folder / "data-1", repository, Ports.free(counts[0]), settings=settings)
+        first = LocalStack(
+            folder / "data-1", repository, Ports.free(int(places[0])), settings=settings
+        )
         source = opened.enter_context(first)
         await asyncio.to_thread(source.start)
         async with AsyncClient(first.address, timeout_seconds=30.0) as client:
@@ -239,14 +261,19 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             clients = [
                 AsyncClient(first.address, timeout_seconds=30.0) for _ in range(CLIENT_COUNT)
             ]
-            searching = [asyncio.create_task(load.search(each)) for each in clients]
+            searching = [
+                asyncio.create_task(load.search(each, arguments.pause)) for each in clients
+            ]
             writing = asyncio.create_task(load.write_steadily(client))
             begin_time = time.monotonic()
             await asyncio.sleep(SETTLE_SECONDS)
-            for version, count in enumerate(counts[1:], 2):
+            for version, place in enumerate(places[1:], 2):
                 # On a thread, because a start would hold the load's event loop.
                 to = await asyncio.to_thread(
-                    opened.enter_context, target(source, folder / f"data-{version}", count, version)
+                    opened.enter_context,
+                    target(
+                        source, folder / f"data-{version}", place, version, arguments.engine_url
+                    ),
                 )
                 moved = await asyncio.to_thread(
                     move,
@@ -254,7 +281,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
                     folder / f"move-{version}.json",
                     is_killed=version == 2,
                 )
-                moves.append({"from": len(source.ports.index), "to": count, **moved})
+                moves.append({"from": places[version - 2], "to": place, **moved})
                 await asyncio.sleep(SETTLE_SECONDS)
                 source = to
             while len(load.searches) < arguments.searches:  # noqa: ASYNC110 (a count)
@@ -267,14 +294,14 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             await asyncio.gather(*searching, return_exceptions=True)
             for each in clients:
                 await each.close()
-        found = stored(source, counts[-1])
+        found = stored(source, int(places[-1]))
         switches = (folder / "data-1" / "logs" / "orchestrator.log").read_text()
     lost = [each for each in load.expected if found.get(each) != load.expected[each]]
     more = [each for each in found if each not in load.expected]
     quiet_end = moves[0]["begin"]
     return {
         "run": "moves",
-        "counts": counts,
+        "places": places,
         "item_count": len(found),
         "search_count": len(load.searches),
         "write_count": len(load.writes),
@@ -303,9 +330,11 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Prints one JSON line, and exits 1 where anything failed or was lost."""
     parser = argparse.ArgumentParser(description="moves under searches and writes")
-    parser.add_argument("--counts", default="2,3,1", help="shard counts, the first one's included")
+    parser.add_argument("--places", default="2,3,1", help="shard counts, or an engine in between")
+    parser.add_argument("--engine-url", default="", help="of the engine's server")
     parser.add_argument("--items", type=int, default=5_000, help="items before the writes")
     parser.add_argument("--searches", type=int, default=20_000, help="least searches in all")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds of a client's pauses")
     # Otherwise what is started here would outlive a run that is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     result = asyncio.run(run(parser.parse_args()))

@@ -51,7 +51,7 @@ class Mover:
     ) -> None:
         """Takes the shards by number, and the file of its progress."""
         self._sources, self._targets = sources, targets
-        self._map = ShardMap(len(targets))
+        self._source_map, self._map = ShardMap(len(sources)), ShardMap(len(targets))
         self._path, self._show = path, show
         # Of this process: after a restart, an item may have another state under the same number.
         self._request_prefix, self._request_number = secrets.token_hex(8), 0
@@ -125,7 +125,7 @@ class Mover:
 
     async def _copy(self, source: ShardLink, at: SourceProgress) -> None:
         while not at.is_copied:
-            item_ids = await self._item_ids(source, at) if at.index_id else ()
+            item_ids = await self._item_ids(source, at.index_id, at.item_id)
             if item_ids:
                 # Another model's index has taken its place: all its items are in the change log.
                 with suppress(ModelMismatch):
@@ -139,11 +139,11 @@ class Mover:
                 at.index_id, at.item_id = (indexes[0].index_id if indexes else ""), ""
             self._progress.save()
 
-    async def _item_ids(self, source: ShardLink, at: SourceProgress) -> Sequence[str]:
+    async def _item_ids(self, link: ShardLink, index_id: str, after: str) -> Sequence[str]:
+        if not index_id:  # before the first
+            return ()
         try:
-            return await source.again(
-                source.shard.list_item_ids, at.index_id, at.item_id, MAX_ITEM_ID_COUNT
-            )
+            return await link.again(link.shard.list_item_ids, index_id, after, MAX_ITEM_ID_COUNT)
         except IndexNotFound:  # dropped meanwhile
             return ()
 
@@ -181,16 +181,26 @@ class Mover:
         return behind_count
 
     async def _bring_changes(self, source: ShardLink, changes: Sequence[pb.ItemChange]) -> None:
+        for index_id in {change.index_id for change in changes if not change.item_id}:
+            if index_id in await self._summaries(self._sources):
+                await fan_out(*(self._forget(source, each, index_id) for each in self._targets))
+            else:
+                await fan_out(*(each.drop(index_id) for each in self._targets))
         changed: dict[str, dict[str, None]] = {}
         for change in changes:
             if change.item_id:
                 changed.setdefault(change.index_id, {})[change.item_id] = None
         for index_id, item_ids in changed.items():
             await self._bring(source, index_id, list(item_ids))
-        for index_id in {change.index_id for change in changes if not change.item_id}:
-            held = [await each.summaries() for each in self._sources]
-            if not any(index_id in indexes for indexes in held):
-                await fan_out(*(each.drop(index_id) for each in self._targets))
+
+    async def _forget(self, source: ShardLink, target: ShardLink, index_id: str) -> None:
+        """Deletes a source's items of an index that it dropped; later changes bring new ones."""
+        after = ""
+        while item_ids := await self._item_ids(target, index_id, after):
+            owned = self._source_map.group(index_id, item_ids).get(source.number)
+            if owned:
+                await target.again(target.shard.write, Delete(index_id, owned, self._request_id()))
+            after = item_ids[-1]
 
     async def _bring(self, source: ShardLink, index_id: str, item_ids: Sequence[str]) -> None:
         """Gives the items on the targets the state that they have on the source."""

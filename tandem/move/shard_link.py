@@ -30,7 +30,7 @@ class ShardLink:
 
     def __init__(self, address: str, number: int, access: Access) -> None:
         """Needs a running event loop; the channel is to be closed."""
-        self.address = address
+        self.address, self.number = address, number
         self.channel = access.open_aio_channel(address)
         # Whatever its shard map: the mover compares the versions itself.
         self.shard = RemoteShard(self.channel, number, shard_map_version=0)

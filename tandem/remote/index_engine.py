@@ -11,8 +11,12 @@ from typing import Protocol
 
 from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_0, SettingsError, setting
+from tandem.contract.deadline import Deadline
+from tandem.errors import InternalFault
 from tandem.installation import PackageMissing, missing_package
 from tandem.stages.candidate_store import CandidateStore
+from tandem.stages.changes import ChangePage, FollowedShard
+from tandem.stages.item_write import Committed, Fence
 from tandem.stages.shard import Shard
 
 LMDB = "lmdb"
@@ -51,7 +55,7 @@ class EngineSettings(ServiceSettings):
             raise SettingsError(f"{prefix}{needed} is not set; the engine {self.engine} needs it")
 
 
-class EngineShard(Shard, Protocol):
+class EngineShard(Shard, FollowedShard, Protocol):
     """A shard in an outside engine, over connections of this process."""
 
     async def open(self) -> None:
@@ -61,6 +65,14 @@ class EngineShard(Shard, Protocol):
         where a namespace is another shard's or of another version.
         """
         ...
+
+    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
+        """Returns changes after a sequence; by default the engine keeps no log of them."""
+        raise InternalFault(why="this engine keeps no change log, and cannot be moved from or to")
+
+    async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
+        """Begins, seals or ends a fence; by default the engine has none."""
+        raise InternalFault(why="this engine has no fence, and cannot be moved from")
 
     async def check(self) -> None:
         """Raises ServiceUnavailable, with the engine's reason, while it does not answer."""

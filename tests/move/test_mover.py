@@ -21,7 +21,7 @@ from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tests.support.faults.supervisor import Ending
 from tests.support.index_svc.shard_process import running
 from tests.support.item_store.made_items import text_item
-from tests.support.move.moving_shards import MoveProcess, Shards, mover, shards
+from tests.support.move.moving_shards import MoveProcess, Shards, mover, shards, write_until
 from tests.support.security.secured_stack import token_entry
 
 VERSION_2 = {"SHARD_MAP_VERSION": 2}
@@ -90,17 +90,6 @@ async def test_a_seal_outlives_a_restart_and_can_be_lifted(
             await link.fence(0)
         await again.store([text_item("b")])
         assert set((await again.contents())["scenes"]) == {"a", "b"}
-
-
-async def write_until(done: asyncio.Event, sources: Shards) -> None:
-    """Stores, replaces and deletes about fifty times a second, each write after the one before."""
-    number = 0
-    while not done.is_set():
-        await sources.store([text_item(f"live-{number % 40:02}", number)])
-        if number % 5 == 0:
-            await sources.delete([f"item-{number:04}", f"live-{(number + 20) % 40:02}"])
-        number += 1
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.short_searches import ShortSearches
 from tandem.platform.files.shared_lock import LockBusy
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.changes import ChangePage, FollowedShard
+from tandem.stages.item_write import Committed, Delete, Fence, Upsert
 from tandem.stages.items import MAX_READ_BYTES, Deleted, FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardDescription, ShardQuery
@@ -35,7 +36,7 @@ _POLL_SECONDS = 0.002
 _ANSWER_SECONDS = 0.02
 
 
-class LocalShard(Shard):
+class LocalShard(Shard, FollowedShard):
     """A shard whose store is here."""
 
     def __init__(self, shard: StoredShard, threads: Executor) -> None:
@@ -88,6 +89,16 @@ class LocalShard(Shard):
         """Stores or deletes all items or none."""
         async with deadline.kept(f"the call of {type(write).__name__}Items"):
             return await asyncio.wrap_future(self._shard.write(write))
+
+    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
+        """Returns changes after a sequence."""
+        async with deadline.kept("the call of ReadChanges"):
+            return await self._in_thread(lambda: self._shard.changes(after_sequence, max_count))
+
+    async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
+        """Begins, seals or ends a fence, in the order of commits."""
+        async with deadline.kept("the call of FenceWrites"):
+            return await asyncio.wrap_future(self._shard.write(fence))
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or as much of it as a few seconds allow."""

@@ -22,8 +22,6 @@ from tandem.errors import (
     StoreFull,
     TandemError,
 )
-from tandem.local.item_store.change_log import Change
-from tandem.local.item_store.files import ShardIdentity
 from tandem.local.item_store.group_commit import GroupCommit
 from tandem.local.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
 from tandem.local.shard.memory_limit import MemoryLimit
@@ -46,6 +44,7 @@ from tandem.local.shard.upkeep.recall_check import RecallCheck
 from tandem.local.shard.upkeep.record_check import RecordCheck, take_out, take_out_damaged
 from tandem.local.shard.upkeep.snapshot_schedule import SnapshotSchedule
 from tandem.local.shard.upkeep.tuning_file import TuningFile
+from tandem.stages.changes import ChangePage, ItemChange
 from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.items import MAX_READ_BYTES, Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
@@ -86,17 +85,6 @@ class ShardSettings:
     keyword_attributes: Sequence[str] | None = None
     """Attributes whose words find an item, as those of a text's content do; None to find nothing by
     words."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChangePage:
-    """Holds changes of a shard in order, and where its log stands."""
-
-    changes: Sequence[Change] | None
-    """None where some of them are no longer kept."""
-    sequence: int
-    store_id: str
-    identity: ShardIdentity
 
 
 class StoredShard:
@@ -299,12 +287,18 @@ class StoredShard:
     def changes(self, after_sequence: int, max_count: int) -> ChangePage:
         """Returns changes after a sequence, and which shard and store they are of."""
         self._check_loaded()
-        found = self._store.changes_since(after_sequence)
+        identity, found = self._store.identity, self._store.changes_since(after_sequence)
         return ChangePage(
-            None if found is None else list(itertools.islice(found, max_count)),
-            self._store.sequence(),
-            self._store.store_id,
-            self._store.identity,
+            changes=None
+            if found is None
+            else [
+                ItemChange(each.sequence, each.index_id, each.item_id)
+                for each in itertools.islice(found, max_count)
+            ],
+            sequence=self._store.sequence(),
+            store_id=self._store.store_id,
+            shard_number=identity.shard_number,
+            shard_count=identity.shard_count,
         )
 
     def read_within(

@@ -19,8 +19,9 @@ from tandem.remote.index_engine import EngineSettings, EngineShard
 from tandem.remote.pgvector.connections import Connection, Connections
 from tandem.remote.pgvector.searches import INDEX_TYPE, index_row, neighbours, searched
 from tandem.remote.pgvector.tables import Tables, record_of
-from tandem.remote.pgvector.writes import committed, dropped
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.remote.pgvector.writes import committed, dropped, fenced
+from tandem.stages.changes import ChangePage, ItemChange
+from tandem.stages.item_write import Committed, Delete, Fence, Upsert
 from tandem.stages.items import MAX_READ_BYTES, Deleted, FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardDescription, ShardQuery
@@ -31,6 +32,10 @@ _CHECK_SECONDS = 3.0
 _BYTES = "SELECT id, octet_length(head) + octet_length(content) FROM {items} WHERE id = ANY(%s)"
 _ROWS = "SELECT id, head, {content} FROM {items} WHERE id = ANY(%s)"
 _IDS = "SELECT id FROM {items} WHERE id > %s ORDER BY id LIMIT %s"
+_STATE = "SELECT sequence, store_id, (SELECT min(sequence) FROM {changes}) FROM {shard}"
+_CHANGES = """
+SELECT sequence, index_id, item_id FROM {changes} WHERE sequence > %s ORDER BY sequence LIMIT %s
+"""
 _LIST = """
 SELECT id, fingerprint, text_count, image_count FROM {indexes}
 WHERE id > %(after)s AND (%(is_all)s OR id = ANY(%(among)s)) ORDER BY id LIMIT %(limit)s
@@ -88,6 +93,29 @@ class PgvectorShard(EngineShard):
         may_repeat = bool(write.request_id)
         with STAGE_DURATION.labels("commit").time():
             return await self._connections.run(work, deadline, "a write", may_repeat=may_repeat)
+
+    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
+        """Returns changes after a sequence."""
+
+        async def read(connection: Connection) -> ChangePage:
+            [(sequence, store_id, first)] = await self._rows(connection, _STATE, [])
+            is_kept = 0 <= after_sequence <= sequence and (first or 0) <= after_sequence + 1
+            rows = await self._rows(connection, _CHANGES, [after_sequence, max_count])
+            return ChangePage(
+                changes=[ItemChange(*row) for row in rows] if is_kept else None,
+                sequence=sequence,
+                store_id=store_id,
+                shard_number=self._place[0],
+                shard_count=self._place[1],
+            )
+
+        return await self._connections.run(read, deadline, "the reading of changes")
+
+    async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
+        """Begins, seals or ends a fence, for every index_svc of the shard."""
+        return await self._connections.run(
+            lambda connection: fenced(self._tables, connection, fence), deadline, "a fence"
+        )
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the whole index."""

@@ -1,6 +1,7 @@
 """Defines the tables of one shard, makes and checks them, and packs and reads rows.
 
-shard     one row: schema version, which shard of how many, where the change log stands
+shard     one row: schema version, which shard of how many, where the change log stands, and until
+          when a fence refuses writes
 indexes   index id -> fingerprint, dimension and how many texts and images it has
 items_... one table an index: id, modality, embedding and attributes, which searches read; head (a
           record of the item store without content) and content, under a CRC each
@@ -34,7 +35,9 @@ CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {shard} (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     schema_version int NOT NULL, number int NOT NULL, count int NOT NULL,
-    sequence bigint NOT NULL DEFAULT 0, request_number bigint NOT NULL DEFAULT 0);
+    store_id text NOT NULL DEFAULT gen_random_uuid(),
+    sequence bigint NOT NULL DEFAULT 0, request_number bigint NOT NULL DEFAULT 0,
+    fence_end timestamptz NOT NULL DEFAULT '-infinity', is_sealed boolean NOT NULL DEFAULT false);
 INSERT INTO {shard} (schema_version, number, count) VALUES ({version}, {number}, {count})
     ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS {indexes} (

@@ -28,7 +28,7 @@ from tandem.remote.pgvector.tables import (
     MODALITIES,
     Tables,
 )
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.item_write import Committed, Delete, Fence, Upsert, refused_by_fence
 from tandem.stages.items import Deleted
 
 # Keeps the index from being dropped meanwhile; writers do not wait for one another.
@@ -61,6 +61,7 @@ WITH counted AS (
 moved AS (
     UPDATE {{shard}} SET sequence = sequence + cardinality(%(item_ids)s::text[]),
         request_number = request_number + (%(request_id)s::bytea IS NOT NULL)::int
+    WHERE fence_end <= clock_timestamp() AND NOT is_sealed
     RETURNING sequence, request_number),
 logged AS (
     INSERT INTO {{changes}} SELECT
@@ -76,6 +77,12 @@ trimmed AS (
     DELETE FROM {{changes}} WHERE sequence <= (
         SELECT sequence FROM moved) - {KEPT_CHANGE_COUNT})
 SELECT sequence FROM moved
+"""
+_FENCE = """
+UPDATE {shard} SET fence_end = clock_timestamp() + make_interval(secs => %(seconds)s),
+    is_sealed = CASE WHEN sequence = %(sealed)s::bigint THEN true
+        ELSE is_sealed AND %(seconds)s > 0 END
+RETURNING sequence, is_sealed
 """
 
 
@@ -100,6 +107,16 @@ async def dropped(index_id: str, tables: Tables, connection: Connection) -> Dele
         await connection.execute(tables.of("DROP TABLE {items}", index_id))
         changes: dict[str, object] = {"operation": "drop", "index_id": index_id, "item_ids": [""]}
         return Deleted(row[0], await _finished(tables, connection, changes))
+
+
+async def fenced(tables: Tables, connection: Connection, fence: Fence) -> Committed:
+    """Begins, seals or ends a fence, once the writes that are committing are done."""
+    values = {"seconds": fence.seconds, "sealed": fence.sealed_sequence}
+    async with connection.transaction():
+        found = await connection.execute(tables.of(_FENCE), values)
+        row = await found.fetchone()
+    assert row is not None, "the row comes with its table"
+    return Committed(row[0], is_sealed=row[1])
 
 
 async def _written(tables: Tables, connection: Connection, write: Upsert | Delete) -> Committed:
@@ -174,5 +191,6 @@ async def _finished(tables: Tables, connection: Connection, values: dict[str, ob
     none: dict[str, object] = {"request_id": None, "digest": None}
     none |= dict.fromkeys(("texts", "images", "deleted"), 0)
     row = await (await connection.execute(tables.of(_FINISH), none | values)).fetchone()
-    assert row is not None, "the row comes with its table"
+    if row is None:  # It waited for the row, and so for a fence that came before.
+        raise refused_by_fence()
     return int(row[0])

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
@@ -28,6 +29,8 @@ from tandem.stages.reranking import (
 from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard import Shard
 from tandem.stages.shard_answer import ShardAnswer
+
+_T = TypeVar("_T")
 
 _FENCE_POLL_SECONDS = 0.05
 # Rounded, a cosine may exceed 1.
@@ -106,18 +109,12 @@ class GuardedShard(Shard):
 
     async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none."""
-        while True:
-            try:
-                return await self._guard.call_once(partial(self._shard.write, write), deadline)
-            except ServiceUnavailable as error:
-                is_late = deadline.left() < 2 * _FENCE_POLL_SECONDS
-                if self.is_left or is_late or not is_refused_by_fence(error):
-                    raise
-            await asyncio.sleep(_FENCE_POLL_SECONDS)
+        return await self._once_without_fence(partial(self._shard.write, write), deadline)
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or a part of a large one."""
-        return await self._guard.call_once(partial(self._shard.delete_index, index_id), deadline)
+        dropping = partial(self._shard.delete_index, index_id)
+        return await self._once_without_fence(dropping, deadline)
 
     async def list_item_ids(
         self, index_id: str, after: str, max_count: int, deadline: Deadline
@@ -137,6 +134,19 @@ class GuardedShard(Shard):
         """Returns the indexes after that id."""
         listing = partial(self._shard.list_indexes, after, max_count, index_ids)
         return await self._descriptions.call(listing, deadline)
+
+    async def _once_without_fence(
+        self, work: Callable[[Deadline], Awaitable[_T]], deadline: Deadline
+    ) -> _T:
+        """Does the work once, and again while a fence refuses it."""
+        while True:
+            try:
+                return await self._guard.call_once(work, deadline)
+            except ServiceUnavailable as error:
+                is_late = deadline.left() < 2 * _FENCE_POLL_SECONDS
+                if self.is_left or is_late or not is_refused_by_fence(error):
+                    raise
+            await asyncio.sleep(_FENCE_POLL_SECONDS)
 
 
 class GuardedReranker(Reranker):

@@ -22,7 +22,7 @@ from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
 from tests.support.faults.supervisor import Ending, Supervised
 from tests.support.index_svc.shard_process import ShardProcess
-from tests.support.item_store.made_items import FINGERPRINT
+from tests.support.item_store.made_items import FINGERPRINT, text_item
 
 Contents = dict[str, dict[str, tuple[str, bytes]]]
 """Text and embedding of each item, by index and id."""
@@ -110,6 +110,17 @@ def mover(sources: Shards, targets: Shards, path: Path, shown: list[str] | None 
     """Returns a mover in this process."""
     stages = [] if shown is None else shown
     return Mover(sources.links, targets.links, path, lambda stage, *_: stages.append(stage))
+
+
+async def write_until(done: asyncio.Event, sources: Shards) -> None:
+    """Stores, replaces and deletes about fifty times a second, each write after the one before."""
+    number = 0
+    while not done.is_set():
+        await sources.store([text_item(f"live-{number % 40:02}", number)])
+        if number % 5 == 0:
+            await sources.delete([f"item-{number:04}", f"live-{(number + 20) % 40:02}"])
+        number += 1
+        await asyncio.sleep(0.02)
 
 
 class MoveProcess(Supervised):

@@ -1,0 +1,91 @@
+"""Moves items from LMDB to Postgres and back, under writes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tandem.errors import ServiceUnavailable
+from tests.support.engines.postgres import PASSWORD, shared_postgres
+from tests.support.item_store.made_items import text_item
+from tests.support.move.moving_shards import mover, shards, write_until
+
+VERSION_2, VERSION_3 = {"SHARD_MAP_VERSION": 2}, {"SHARD_MAP_VERSION": 3}
+
+
+def in_postgres(namespace: str) -> dict[str, object]:
+    """Returns index_svc's settings for an engine whose tables are of this namespace."""
+    return {
+        "ENGINE": "pgvector",
+        "ENGINE_URL": shared_postgres().url(PASSWORD),
+        "ENGINE_NAMESPACE": namespace,
+    }
+
+
+async def test_items_go_to_postgres_and_back_while_they_are_written(tmp_path: Path) -> None:
+    settings = in_postgres("there_and_back") | VERSION_2
+    async with (
+        shards(tmp_path / "from", 2) as first,
+        shards(tmp_path / "engine", 1, settings) as engine,
+        shards(tmp_path / "to", 2, VERSION_3) as last,
+    ):
+        await first.store([text_item(f"item-{n:04}", n) for n in range(200)])
+        await first.store([text_item("gone")], "empty")
+        await first.delete(["gone"], "empty")
+        for number, (sources, targets) in enumerate(((first, engine), (engine, last))):
+            done = asyncio.Event()
+            writing = asyncio.create_task(write_until(done, sources))
+
+            await mover(sources, targets, tmp_path / f"progress-{number}").move()
+
+            done.set()
+            for writer in sources.writers:
+                writer.is_left = True
+            with pytest.raises(ServiceUnavailable):
+                await writing
+            contents = await targets.contents()
+            assert contents == await sources.contents()
+            assert set(contents) == {"scenes", "empty"}
+
+
+async def test_an_index_may_be_dropped_in_postgres_and_come_back(tmp_path: Path) -> None:
+    """Its change log has one entry for all items, which the targets lose then."""
+    async with (
+        shards(tmp_path / "engine", 1, in_postgres("dropped")) as engine,
+        shards(tmp_path / "to", 2, VERSION_2) as targets,
+    ):
+        await engine.store([text_item(f"item-{n}", n) for n in range(100)])
+        moving = mover(engine, targets, tmp_path / "progress")
+        await moving.copy()
+        await engine.drop("scenes")
+        fresh = [text_item(f"item-{n}", n, dimension=16) for n in range(50, 60)]
+        await engine.store(fresh, fingerprint="another-model")
+
+        await moving.move()
+
+        contents = await targets.contents()
+        assert contents == await engine.contents()
+        assert len(contents["scenes"]) == 10
+
+
+async def test_a_fence_in_postgres_holds_every_process_of_the_shard(tmp_path: Path) -> None:
+    """It ends by itself, and a seal does not."""
+    settings = in_postgres("fenced")
+    async with (
+        shards(tmp_path / "one", 1, settings) as one,
+        shards(tmp_path / "two", 1, settings) as two,
+    ):
+        await one.store([text_item("a")])
+        fence = await one.links[0].fence(0.5)
+        two.writers[0].is_left = True
+        with pytest.raises(ServiceUnavailable, match="being moved"):
+            await two.store([text_item("b")])
+        await one.store([text_item("c")])  # waits
+
+        assert not (await one.links[0].fence(0, fence.sequence)).is_sealed
+        assert (await one.links[0].fence(0, fence.sequence + 1)).is_sealed
+        with pytest.raises(ServiceUnavailable, match="being moved"):
+            await two.drop("scenes")
+        assert not (await one.links[0].fence(0)).is_sealed
+        await two.store([text_item("b")])
+        assert set((await two.contents())["scenes"]) == {"a", "b", "c"}
