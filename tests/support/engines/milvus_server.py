@@ -1,4 +1,7 @@
-"""Starts a real Milvus server from the wheel of `make test-engines`."""
+"""Starts a real Milvus server from the wheel of `make test-engines`.
+
+It listens on all interfaces: no setting of Milvus 2.3 has it listen on loopback alone.
+"""
 
 from __future__ import annotations
 
