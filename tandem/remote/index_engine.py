@@ -21,6 +21,7 @@ from tandem.stages.shard import Shard
 
 LMDB = "lmdb"
 ENGINES = (LMDB, "pgvector", "milvus")
+ESCAPED_PASSWORD = "write %, @, / and # of a password as %25, %40, %2F and %23"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 from tandem.chassis.settings import SettingsError
-from tandem.remote.index_engine import EngineSettings, IndexEngine
+from tandem.remote.index_engine import ESCAPED_PASSWORD, EngineSettings, IndexEngine
 from tandem.remote.milvus.candidates import MilvusCandidates
 from tandem.remote.milvus.collections import Collections
 from tandem.remote.milvus.connection import MilvusConnection
@@ -24,23 +24,35 @@ from tandem.remote.milvus.item_objects import ItemObjects, RequestObjects
 from tandem.remote.milvus.shard import MilvusShard
 from tandem.remote.milvus.typed_fields import typed_fields
 
+_URL_FORM = (
+    "the engine's URL is http://HOST:PORT?objects=URL, or https, with the options fields, tokens "
+    f"and authority; {ESCAPED_PASSWORD}"
+)
+
 
 class MilvusEngine(IndexEngine):
     """Makes what the services use of a Milvus server."""
 
     def __init__(self, settings: EngineSettings) -> None:
         """Raises SettingsError for a URL or a namespace that Milvus cannot have."""
-        url = urlsplit(settings.engine_url)
+        try:
+            url = urlsplit(settings.engine_url)
+            port = url.port
+        except ValueError:  # whose text has a part of the URL, maybe of the password
+            raise SettingsError(_URL_FORM) from None
         options = {name: values[-1] for name, values in parse_qs(url.query).items()}
         objects = options.pop("objects", "")
         fields = options.pop("fields", "")
         tokens = options.pop("tokens", "off")
         authority_path = options.pop("authority", "")
-        if url.scheme not in ("http", "https") or not url.hostname or not objects or options:
-            raise SettingsError(
-                "the engine's URL is http://HOST:PORT?objects=URL, or https, with the options "
-                "fields, tokens and authority"
-            )
+        if (
+            url.scheme not in ("http", "https")
+            or port == 0
+            or not url.hostname
+            or not objects
+            or options
+        ):
+            raise SettingsError(_URL_FORM)
         if tokens not in ("on", "off"):
             raise SettingsError(f"tokens={tokens} in the engine's URL: set on or off")
         if settings.shard_count != 1:

@@ -1,6 +1,9 @@
 """Makes what the services use of Postgres."""
 
-from tandem.remote.index_engine import EngineSettings, IndexEngine
+import psycopg
+
+from tandem.chassis.settings import SettingsError
+from tandem.remote.index_engine import ESCAPED_PASSWORD, EngineSettings, IndexEngine
 from tandem.remote.pgvector.candidates import PgvectorCandidates
 from tandem.remote.pgvector.shard import PgvectorShard
 
@@ -9,6 +12,13 @@ class PgvectorEngine(IndexEngine):
     """Postgres with pgvector, at the url of the settings."""
 
     def __init__(self, settings: EngineSettings) -> None:
+        """Raises SettingsError for a URL that libpq cannot read."""
+        try:
+            known = psycopg.conninfo.conninfo_to_dict(settings.engine_url)
+        except psycopg.ProgrammingError:  # whose text has a part of it, maybe of the password
+            known = {"host": "@"}
+        if any("@" in str(known.get(name)) for name in ("host", "dbname")):
+            raise SettingsError(f"libpq cannot read the engine's URL: {ESCAPED_PASSWORD}")
         self._settings = settings
 
     def shard(self) -> PgvectorShard:
