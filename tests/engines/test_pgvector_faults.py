@@ -208,6 +208,21 @@ async def test_a_killed_server_is_unavailable_and_then_answers_the_first_call(
         await shard.check()
 
 
+async def test_a_sequence_that_never_comes_holds_no_connection(postgres: Postgres) -> None:
+    """Anyone can make such a token; other searches go on meanwhile."""
+    settings = settings_of(postgres, engine_namespace="never", engine_connection_count=1)
+    async with opened(settings) as shard:
+        await store(shard, image_item("a", 1))
+        never = replace(query(), minimum_sequence=10**9)
+        waiting = asyncio.create_task(shard.search(never, Deadline.after(2.0)))
+        await asyncio.sleep(0.2)
+        for _ in range(3):
+            await shard.search(query(), Deadline.after(1.0))
+        assert not waiting.done()
+        with pytest.raises(errors.SequenceNotReached):
+            await waiting
+
+
 async def test_a_filter_loses_no_recall(postgres: Postgres) -> None:
     """The path says how: few are compared one by one, many are found by the index."""
     items = [

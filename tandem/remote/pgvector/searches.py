@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import psycopg
 
 from tandem.contract.content import Modality
-from tandem.contract.deadline import Deadline
 from tandem.contract.search_path import (
     Fallback,
     KeywordState,
@@ -19,7 +17,7 @@ from tandem.contract.search_path import (
     SearchPath,
     SearchStrategy,
 )
-from tandem.errors import EmbeddingInvalid, IndexNotFound, ModelMismatch, SequenceNotReached
+from tandem.errors import EmbeddingInvalid, IndexNotFound, ModelMismatch
 from tandem.remote.pgvector.conditions import condition
 from tandem.remote.pgvector.connections import Connection, vector_of
 from tandem.remote.pgvector.tables import MODALITIES, Tables
@@ -31,9 +29,6 @@ INDEX_TYPE = "pgvector HNSW"
 # Up to so many items that match a filter are compared one by one. Of more, the index finds 20 in
 # the first 100,000 rows of its scan as long as there are at most 25 million items.
 _FEW_COUNT = 5_000
-_POLL_SECONDS = 0.01
-# Time to report, before the deadline, that the sequence was not reached.
-_ANSWER_SECONDS = 0.02
 _UNFILTERED = SearchPath(SearchStrategy.UNFILTERED, INDEX_TYPE)
 _FILTERED = SearchPath(SearchStrategy.POST_FILTER, INDEX_TYPE)
 _TOO_FEW = Fallback(SearchFallback.TOO_FEW_FOUND, "the index found too few that match")
@@ -89,13 +84,8 @@ async def index_row(
     return IndexRow(*row)
 
 
-async def searched(
-    query: ShardQuery, deadline: Deadline, tables: Tables, connection: Connection
-) -> ShardAnswer:
-    """Returns what the index has for the query, once it has the query's sequence.
-
-    Raises what `Shard.search` raises.
-    """
+async def searched(query: ShardQuery, tables: Tables, connection: Connection) -> ShardAnswer:
+    """Returns what the index has for the query now; raises as `Shard.search`."""
     near = _Near(
         query.index_id,
         query.fingerprint,
@@ -104,13 +94,7 @@ async def searched(
         query.retrieve_k,
         embeddings_included=query.embeddings_included,
     )
-    while True:
-        index, found = await _filtered(tables, connection, query, near)
-        if index.sequence >= query.minimum_sequence:
-            break
-        if deadline.left() < _ANSWER_SECONDS + _POLL_SECONDS:
-            raise SequenceNotReached(minimum=query.minimum_sequence, applied=index.sequence)
-        await asyncio.sleep(_POLL_SECONDS)
+    index, found = await _filtered(tables, connection, query, near)
     words = KeywordFound(KeywordState.DISABLED) if query.keywords else None
     return ShardAnswer(found, index.sequence, index.item_count(query.modality), words)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.index_description import IndexPart, IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
 from tandem.contract.search_path import KeywordState
+from tandem.errors import SequenceNotReached
 from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.remote.index_engine import EngineSettings, EngineShard
 from tandem.remote.pgvector.connections import Connection, Connections
@@ -28,6 +30,9 @@ from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 
 _CHECK_SECONDS = 3.0
+_POLL_SECONDS = 0.05
+# Time to report, before the deadline, that the sequence was not reached.
+_ANSWER_SECONDS = 0.02
 
 _BYTES = "SELECT id, octet_length(head) + octet_length(content) FROM {items} WHERE id = ANY(%s)"
 _ROWS = "SELECT id, head, {content} FROM {items} WHERE id = ANY(%s)"
@@ -67,10 +72,16 @@ class PgvectorShard(EngineShard):
     async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
         """Returns the nearest items to each of the query's embeddings."""
         start_time = time.perf_counter()
-        work = partial(searched, query, deadline, self._tables)
-        with STAGE_DURATION.labels("search").time():
-            answer = await self._connections.run(work, deadline, "a search")
-        return replace(answer, search_seconds=time.perf_counter() - start_time)
+        work = partial(searched, query, self._tables)
+        while True:
+            with STAGE_DURATION.labels("search").time():
+                answer = await self._connections.run(work, deadline, "a search")
+            if (applied := answer.applied_sequence) >= query.minimum_sequence:
+                return replace(answer, search_seconds=time.perf_counter() - start_time)
+            if deadline.left() < _ANSWER_SECONDS + _POLL_SECONDS:
+                raise SequenceNotReached(minimum=query.minimum_sequence, applied=applied)
+            # Without a connection: anyone can make a token of a sequence that never comes.
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def find_neighbours(
         self, query: ShardNeighbourQuery, deadline: Deadline
