@@ -100,8 +100,10 @@ class MilvusConnection:
             stub = (await client._get_connection())._async_stub  # noqa: SLF001
             answer = await stub.AllocTimestamp(milvus_pb2.AllocTimestampRequest())
             check_status(answer.status)
-        self._written[collection_name] = int(answer.timestamp)
-        return int(answer.timestamp)
+        sequence = int(answer.timestamp)
+        # Of two writes at once the later timestamp may arrive first.
+        self._written[collection_name] = max(sequence, self.written(collection_name))
+        return sequence
 
     def written(self, collection_name: str) -> int:
         """Returns the sequence of this process's last write; a read right after it waits."""
