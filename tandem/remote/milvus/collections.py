@@ -153,7 +153,8 @@ class Collections:
             )
         except TandemError:
             # Another service may have made it just now, for one model or another.
-            await self.get(upsert.index_id, deadline, is_fresh=True)
+            if upsert.index_id not in await self.index_ids(deadline):
+                raise
 
     async def _load(self, name: str, deadline: Deadline) -> None:
         """Has Milvus index the collection and load it, unless it does or did."""

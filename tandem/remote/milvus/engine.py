@@ -1,13 +1,6 @@
-"""Makes the shard and the candidates of a Milvus server by the engine's settings.
+"""Makes the shard and the candidates of a Milvus server by the engine's URL.
 
-The URL has what Milvus alone needs:
-
-    http://USER:PASSWORD@HOST:19530/DATABASE?objects=s3://BUCKET/FOLDER&fields=style:text,year:number
-
-objects    the object store of the records, required
-fields     the attributes that have a typed field, of indexes made from now on
-tokens     "on" has searches wait for the writes of a consistency token
-authority  PEM file of the authority of Milvus' certificate, for https
+docs/engines.md has its options: objects, fields, tokens and authority.
 """
 
 from __future__ import annotations
