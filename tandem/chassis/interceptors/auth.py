@@ -124,6 +124,7 @@ def _check(
     index_ids = set(_index_ids(message))
     if access is AccessRule.ADMIN:
         log.info("audit", caller=caller.grant.name, method=path, index_ids=sorted(index_ids))
+        index_ids = index_ids or {"*"}  # one that names no index is of the whole shard
     for index_id in index_ids:
         caller.check_index(index_id)
     caller.take_requests(_call_count(message), may_owe=may_owe)

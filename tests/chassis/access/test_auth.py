@@ -29,6 +29,7 @@ from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.client.calls.server_status import ServerStatus
 from tandem.contract.methods import ACCESS, AccessRule
+from tandem.v1.index_admin_service_pb2 import DescribeIndexesRequest
 from tests.support.chassis.authority import Files
 from tests.support.chassis.contract import (
     arity,
@@ -202,16 +203,23 @@ async def test_bad_tokens_enter_nothing(token_path: Path, is_direct: bool) -> No
 
 async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
     speaking = [path for path in BY_TOKEN if speaks_of_index(METHODS[path])]
-    assert set(BY_TOKEN) - set(speaking) == {
+    of_shards = {
+        f"/tandem.v1.IndexAdminService/{name}"
+        for name in ("BackUpShard", "FenceWrites", "ReadChanges")
+    }
+    assert set(BY_TOKEN) - set(speaking) == of_shards | {
         "/tandem.v1.ContentService/EmbedContents",
-        "/tandem.v1.IndexAdminService/BackUpShard",  # all of it, and gives the caller nothing
         "/tandem.v1.ModelService/DescribeModel",
         "/tandem.v1.SearchService/ListIndexes",  # names none, and lists the caller's alone
     }
     async with door(Guard(TokenFile(token_path))) as opened:
-        for path in speaking:
+        for path in (*speaking, *of_shards):
             reason = await opened.reason(path, {"authorization": "Bearer elsewhere"})
             assert reason == "PERMISSION_DENIED", path
+        describe = "/tandem.v1.IndexAdminService/DescribeIndexes"
+        of_all = DescribeIndexesRequest()
+        elsewhere = {"authorization": "Bearer elsewhere"}
+        assert await opened.reason(describe, elsewhere, request=of_all) == "PERMISSION_DENIED"
         assert opened.entered == []
 
 
@@ -223,7 +231,8 @@ async def test_every_admin_call_leaves_an_audit_line(token_path: Path) -> None:
             with capture_logs() as lines:
                 for path in BY_TOKEN:
                     found = await opened.reason(path, {"authorization": f"Bearer {name}"})
-                    assert found == reason or not speaks_of_index(METHODS[path]), path
+                    is_bound = path in admin or speaks_of_index(METHODS[path])
+                    assert found == reason or not is_bound, path
             audited = [line for line in lines if line["event"] == "audit"]
             assert [line["method"] for line in audited] == admin
             assert {line["caller"] for line in audited} == {name}
