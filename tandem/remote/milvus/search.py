@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
@@ -155,9 +156,15 @@ class CollectionSearch:
             **self._seen,
         )
         return [
-            [_Near(hit["id"], float(hit["distance"]), hit["entity"]) for hit in hits]
-            for hits in found
+            [_Near(hit["id"], self._similarity(hit, query_D), hit["entity"]) for hit in hits]
+            for hits, query_D in zip(found, self._query.embeddings, strict=True)
         ]
+
+    def _similarity(self, hit: Mapping[str, Any], query_D: NDArray[np.float32]) -> float:
+        if not self._query.embeddings_included:
+            return float(hit["distance"])
+        # Milvus may read the embedding after it compared: of an item that was replaced meanwhile.
+        return float(np.asarray(hit["entity"]["embedding"], np.float32) @ query_D)
 
     def _best(self, rows: Iterable[_Near], path: SearchPath) -> Found:
         best = sorted(rows, key=lambda row: (-row.similarity, row.item_id))
