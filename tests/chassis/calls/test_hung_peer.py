@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -25,26 +27,35 @@ SLOW = pb.SearchItemsRequest(index_id="2.5")
 QUICK = pb.SearchItemsRequest()
 
 
-@pytest_asyncio.fixture
-async def process(tmp_path: Path) -> AsyncIterator[tuple[Supervised, grpc.aio.Channel]]:
-    """A service that sleeps as long as it is asked to."""
+@asynccontextmanager
+async def lone_service(folder: Path) -> AsyncIterator[tuple[Supervised, int]]:
+    """Runs a service that sleeps as long as it is asked to; yields it and its port."""
     port, metrics_port = free_ports(2)
-    settings = {"port": port, "metrics_port": metrics_port, "folder": tmp_path}
+    settings = {"port": port, "metrics_port": metrics_port, "folder": folder}
     running = Supervised(
         [
             *(sys.executable, "-m", "tests.support.chassis.lone_service"),
             *(f"{name}={value}" for name, value in settings.items()),
         ],
-        tmp_path / "log",
+        folder / "log",
         {},
     )
     try:
         async with open_channel(f"127.0.0.1:{port}") as channel:
             while not await is_serving(channel):
                 assert running.ending() is None, running.log()
-            yield running, channel
+        yield running, port
     finally:
         running.kill()
+
+
+@pytest_asyncio.fixture
+async def process(tmp_path: Path) -> AsyncIterator[tuple[Supervised, grpc.aio.Channel]]:
+    async with (
+        lone_service(tmp_path) as (running, port),
+        open_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        yield running, channel
 
 
 async def test_a_call_to_a_stopped_process_is_given_up_and_one_to_a_slow_process_is_not(
@@ -77,3 +88,29 @@ async def test_the_end_of_a_process_is_its_calls_end_and_not_a_hang(
     running.kill()
     with pytest.raises(ServiceUnavailable):
         await Peer(channel, "lone").call(SearchServiceStub(channel).SearchItems, QUICK, 60.0)
+
+
+async def test_a_slow_process_is_not_given_up_because_another_of_its_name_hangs(
+    tmp_path: Path,
+) -> None:
+    """Several rerank_svc may be behind one name, over an engine."""
+    folders = tmp_path / "a", tmp_path / "b"
+    for each in folders:
+        each.mkdir()
+    async with (
+        lone_service(folders[0]) as (hung, port),
+        lone_service(folders[1]) as (_, other),
+        open_channel(f"ipv4:127.0.0.1:{port},127.0.0.1:{other}") as channel,
+    ):
+        peer, method = Peer(channel, "lone"), SearchServiceStub(channel).SearchItems
+        for _ in range(4):  # until both are connected
+            await peer.call(method, QUICK, 60.0)
+        calls = [asyncio.ensure_future(peer.call(method, SLOW, 60.0)) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        await peer.call(method, QUICK, 60.0)  # so that each call's health call goes to the other
+        hung.pause()
+
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+    # The stopped one's call ends with its connection.
+    assert not any(isinstance(each, DeadlineExceeded) for each in outcomes), outcomes
