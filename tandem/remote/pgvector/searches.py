@@ -27,8 +27,8 @@ from tandem.stages.shard_answer import Found, KeywordFound, RowHit, ShardAnswer
 
 INDEX_TYPE = "pgvector HNSW"
 # Up to so many items that match a filter are compared one by one. Of more, the index finds 20 in
-# the first 100,000 rows of its scan as long as there are at most 25 million items.
-_FEW_COUNT = 5_000
+# the first 100,000 rows of its scan as long as there are at most 10 million items.
+_FEW_COUNT = 2_000
 _UNFILTERED = SearchPath(SearchStrategy.UNFILTERED, INDEX_TYPE)
 _FILTERED = SearchPath(SearchStrategy.POST_FILTER, INDEX_TYPE)
 _TOO_FEW = Fallback(SearchFallback.TOO_FEW_FOUND, "the index found too few that match")
