@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import grpc
 
-from index_svc.move_servicer import MoveServicer, check_all_indexes
+from index_svc.move_servicer import MoveServicer
 from index_svc.shard_backup import ShardBackups
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_index_id
@@ -54,8 +54,6 @@ class IndexAdminServicer(MoveServicer):
         if request.index_id:
             index_id = check_index_id(request.index_id)
             indexes = {index_id: self._shard.index(index_id)}
-        else:
-            check_all_indexes()
         descriptions = await asyncio.to_thread(
             lambda: [
                 self._describe(index_id, index, modality)
