@@ -52,6 +52,15 @@ class ItemsQuery:
         if self.max_bytes < 0:
             raise RequestMalformed(why=f"max_bytes is {self.max_bytes}")
 
+    def first_within(self, sizes: Mapping[str, int]) -> Sequence[str]:
+        """Returns the ids to read at once, at least one, by the bytes of the records there are."""
+        left_bytes = min(self.max_bytes or MAX_READ_BYTES, MAX_READ_BYTES)
+        for count, item_id in enumerate(self.item_ids):
+            left_bytes -= sizes.get(item_id, 0)
+            if count and left_bytes < 0:
+                return self.item_ids[:count]
+        return self.item_ids
+
 
 @dataclass(frozen=True, slots=True)
 class FetchedItem:

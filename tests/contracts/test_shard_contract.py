@@ -363,6 +363,13 @@ async def test_items_are_read_whole_bare_or_with_encodings(shard: Shard) -> None
         assert type(read.tokens) is type(item.encoding.tokens)
 
 
+async def test_a_read_ends_where_its_bytes_end_and_after_one_item_at_least(shard: Shard) -> None:
+    await store(shard, text_item("a", 1), text_item("b", 2), text_item("c", 3))
+    for max_bytes, expected in ((1, ["a"]), (1 << 20, ["a", "b", "c"])):
+        fetched = await shard.get(ItemsQuery(INDEX, ["a", "b", "c"], max_bytes=max_bytes), soon())
+        assert (list(fetched.items), fetched.read_count) == (expected, len(expected))
+
+
 async def test_a_damaged_item_is_refused_by_name_and_keeps_no_other_from_being_found(
     kind: Kind, tmp_path: Path
 ) -> None:

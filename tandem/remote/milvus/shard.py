@@ -25,16 +25,10 @@ from tandem.remote.milvus.collections import INDEX_TYPE, Collections, IndexColle
 from tandem.remote.milvus.connection import ALL_WRITES, Consistency, MilvusConnection, as_of
 from tandem.remote.milvus.expressions import quoted
 from tandem.remote.milvus.item_objects import ItemObjects, RequestObjects
-from tandem.remote.milvus.rows import Rows, StoredRow
+from tandem.remote.milvus.rows import Rows
 from tandem.remote.milvus.search import CollectionSearch, of_modality
 from tandem.stages.item_write import Committed, Delete, Upsert
-from tandem.stages.items import (
-    MAX_READ_BYTES,
-    Deleted,
-    FetchedItem,
-    FetchedItems,
-    ItemsQuery,
-)
+from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard_answer import KeywordFound, ShardAnswer
@@ -222,13 +216,14 @@ class MilvusShard(EngineShard):
 
     async def _fetched(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
         collection = await self._collections.get(query.index_id, deadline)
-        rows, read_count = _within(
-            query,
-            await self._rows.read(collection, query.item_ids, deadline, attributes_included=True),
+        found = await self._rows.read(
+            collection, query.item_ids, deadline, attributes_included=True
         )
+        read = query.first_within({each: row.size_bytes for each, row in found.items()})
+        rows = {each: found[each] for each in read if each in found}
         if not (query.content_included or query.encodings_included):
             bare = {each: FetchedItem(None, row.attributes) for each, row in rows.items()}
-            return FetchedItems(bare, read_count)
+            return FetchedItems(bare, len(read))
         records = await self._rows.records(collection, rows, deadline)
         items = [records[each][1].item() for each in rows if each in records]
         return FetchedItems(
@@ -240,7 +235,7 @@ class MilvusShard(EngineShard):
                 )
                 for item in items
             },
-            read_count,
+            len(read),
             collection.fingerprint if query.encodings_included else "",
         )
 
@@ -275,19 +270,3 @@ class MilvusShard(EngineShard):
             )
         )
         return dict(zip(Modality, counts, strict=True))
-
-
-def _within(
-    query: ItemsQuery, rows: Mapping[str, StoredRow]
-) -> tuple[Mapping[str, StoredRow], int]:
-    """Returns the rows whose records are read at once, at least one, and how many ids those are."""
-    within: dict[str, StoredRow] = {}
-    left_bytes = min(query.max_bytes or MAX_READ_BYTES, MAX_READ_BYTES)
-    for read_count, item_id in enumerate(query.item_ids):
-        row = rows.get(item_id)
-        if row and within and row.size_bytes > left_bytes:
-            return within, read_count
-        if row:
-            within[item_id] = row
-            left_bytes -= row.size_bytes
-    return within, len(query.item_ids)

@@ -24,7 +24,7 @@ from tandem.remote.pgvector.tables import Tables, record_of
 from tandem.remote.pgvector.writes import committed, dropped, fenced
 from tandem.stages.changes import ChangePage, ItemChange
 from tandem.stages.item_write import Committed, Delete, Fence, Upsert
-from tandem.stages.items import MAX_READ_BYTES, Deleted, FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
@@ -174,15 +174,9 @@ class PgvectorShard(EngineShard):
 
     async def _get(self, query: ItemsQuery, connection: Connection) -> FetchedItems:
         index_id = query.index_id
-        left_bytes = min(query.max_bytes or MAX_READ_BYTES, MAX_READ_BYTES)
         index = await index_row(index_id, self._tables, connection)
         sizes = dict(await self._rows(connection, _BYTES, [list(query.item_ids)], index_id))
-        read: list[str] = []
-        for item_id in query.item_ids:
-            if read and sizes.get(item_id, 0) > left_bytes:
-                break
-            left_bytes -= sizes.get(item_id, 0)
-            read.append(item_id)
+        read = list(query.first_within(sizes))
         content = "content" if query.content_included else "NULL"
         rows = await self._rows(connection, _ROWS, [read], index_id, content=content)
         found = {item_id: _fetched(query, item_id, *parts) for item_id, *parts in rows}
