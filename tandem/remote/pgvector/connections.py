@@ -20,7 +20,13 @@ _T = TypeVar("_T")
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
 # Where the url names no others. A host that is gone without a word is given up after half a minute.
-_DEFAULTS = {"connect_timeout": "3", "tcp_user_timeout": "30000", "application_name": "tandem"}
+# Networks of clouds forget a connection that is quiet for some minutes, also without a word.
+_DEFAULTS = {
+    "connect_timeout": "3",
+    "tcp_user_timeout": "30000",
+    "keepalives_idle": "60",
+    "application_name": "tandem",
+}
 _VECTOR_HEADER = struct.Struct(">HH")
 # An index is scanned until enough rows match, up to so many rows; then all are compared.
 _SETTINGS = {
