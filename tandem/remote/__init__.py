@@ -2,6 +2,8 @@
 
 encoder, shard, reranker  one stage each: a stub, and the conversions of its messages
 index_engine              which outside engine has a shard's items, if one has
+pgvector, milvus          shards in outside engines
+move                      moves all items of some shards to others
 model                     the description of a service's model: the call and the service
 startup                   checks at start that enough services are serving
 """

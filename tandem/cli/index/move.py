@@ -15,9 +15,9 @@ from tandem.cli.options import all_checked
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
-from tandem.move.move_progress import MoveProgress
-from tandem.move.mover import Mover, MoveRefused
-from tandem.move.shard_link import ShardLink
+from tandem.remote.move.move_progress import MoveProgress
+from tandem.remote.move.mover import Mover, MoveRefused
+from tandem.remote.move.shard_link import ShardLink
 from tandem.search.shard_map_file import MovedShards
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tandem.client.access import Access
 from tandem.contract.content import TextContent
 from tandem.contract.deadline import Deadline
-from tandem.move.mover import Mover
-from tandem.move.shard_link import ShardLink
+from tandem.remote.move.mover import Mover
+from tandem.remote.move.shard_link import ShardLink
 from tandem.remote.shard import RemoteShard
 from tandem.search.calls.guarded import GuardedShard
 from tandem.search.shard_map import ShardMap

@@ -15,8 +15,8 @@ from tandem.contract.content import Encoding, TextContent, TextTokens
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.errors import IndexNotFound, ModelMismatch
-from tandem.move.move_progress import MoveProgress, SourceProgress
-from tandem.move.shard_link import ShardLink
+from tandem.remote.move.move_progress import MoveProgress, SourceProgress
+from tandem.remote.move.shard_link import ShardLink
 from tandem.search.calls.fan_out import fan_out
 from tandem.search.shard_map import ShardMap
 from tandem.stages.item_write import Delete, Upsert

@@ -13,7 +13,7 @@ from tandem.search.shard_map_file import MovedShards
 from tests.support.item_store.made_items import text_item
 from tests.support.move.moving_shards import shards
 
-PAGE = (Path(__file__).parents[2] / "docs/scaling.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/scaling.md").read_text(encoding="utf-8")
 COMMANDS = [
     shlex.split(block.replace("\\\n", " "))
     for block in re.findall(r"^ *```sh\n(.*?)^ *```$", PAGE, re.DOTALL | re.MULTILINE)
