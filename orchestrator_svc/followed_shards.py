@@ -13,8 +13,8 @@ from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.tls import Identity
 from tandem.errors import TandemError
 from tandem.platform.files.json_object import FileInvalid
+from tandem.remote.move.shard_map_file import MovedShards
 from tandem.search.assembly import make_orchestrator
-from tandem.search.shard_map_file import MovedShards
 
 log = get_logger()
 

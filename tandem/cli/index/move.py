@@ -18,7 +18,7 @@ from tandem.client.access import Access
 from tandem.remote.move.move_progress import MoveProgress
 from tandem.remote.move.mover import Mover, MoveRefused
 from tandem.remote.move.shard_link import ShardLink
-from tandem.search.shard_map_file import MovedShards
+from tandem.remote.move.shard_map_file import MovedShards
 
 
 def move(

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.search.shard_map_file import MovedShards
+from tandem.remote.move.shard_map_file import MovedShards
 from tests.support.item_store.made_items import text_item
 from tests.support.move.moving_shards import shards
 

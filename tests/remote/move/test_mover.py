@@ -14,7 +14,7 @@ from tandem.client.access import Access
 from tandem.errors import PermissionDenied, ServiceUnavailable
 from tandem.remote.move.mover import MoveRefused
 from tandem.remote.move.shard_link import ShardLink
-from tandem.search.shard_map_file import MovedShards
+from tandem.remote.move.shard_map_file import MovedShards
 from tandem.stages.item_write import is_refused_by_fence
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
