@@ -63,6 +63,12 @@ def move(
     """
     if not lift and not 0 < len(targets) == len(rerankers):
         raise typer.BadParameter("give as many --rerank-address as --to, and at least one")
+    current = MovedShards.read(shard_map_file) if lift else None
+    if current and set(current.index_addresses) != set(sources):
+        raise MoveRefused(
+            f"{shard_map_file} sends orchestrators to other shards, and what the old ones stored "
+            "would be lost: remove it, or have it name these shards"
+        )
     versions = asyncio.run(_moved(sources, [] if lift else targets, progress_file))
     if lift:
         out.print(f"{len(sources)} shards take writes again")

@@ -35,12 +35,16 @@ async def test_the_commands_of_the_page_move_and_let_the_sources_take_writes_aga
         move, lift = ([real.get(word, word) for word in words[1:]] for words in COMMANDS)
 
         moved = await asyncio.to_thread(CliRunner().invoke, app, move)
+        shard_map = MovedShards.read(tmp_path / "shard-map.json")
+        refused = await asyncio.to_thread(CliRunner().invoke, app, lift)
+        (tmp_path / "shard-map.json").unlink()
         lifted = await asyncio.to_thread(CliRunner().invoke, app, lift)
 
         assert (moved.exit_code, lifted.exit_code) == (0, 0), (moved.output, lifted.output)
         assert "all items of 2 shards are on 3" in moved.output
+        # Orchestrators may be there: writes to the old shards would be lost without an error.
+        assert "sends orchestrators to other shards" in f"{refused.exception}"
         assert "2 shards take writes again" in lifted.output
-        shard_map = MovedShards.read(tmp_path / "shard-map.json")
         assert shard_map is not None
         assert list(shard_map.index_addresses) == targets.addresses
         assert (await targets.contents())["scenes"].keys() == {"a", "b"}
