@@ -1,12 +1,12 @@
 """Bulk on Ray Data (integrations/ray): what kills lose or double, and the rate.
 
-    python -m benchmarks.bench.ray kills [--pictures 20000]
+    python -m benchmarks.bench.ray kills [--pictures 20000] [--victims worker,driver]
     python -m benchmarks.bench.ray rate [--seconds 600]
 
 Needs the environment that `make test-integrations SUITES=ray` makes. `kills` stores a folder of
-scenes by `python -m tandem_ray`, kills three of its tasks' workers and three times its driver, each
-time continues with the same command, and compares the store with one of `Client.ingest`. `rate`
-measures encoder_svc alone before and after, with as many batches at once as an ingest has.
+scenes by `python -m tandem_ray`, kills six times one of the victims in turn, starts the same
+command again after a driver, and compares the store with one of `Client.ingest`. `rate` measures
+encoder_svc alone before and after, with as many batches at once as an ingest has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ PYTHON = ROOT / "build/integrations/ray/bin/python"
 INDEX = "by-ray"
 SHARD_COUNT = 2
 BATCH_COUNT, BATCH_SIZE = 2, 32
-RAW_SECONDS = 60.0
 WORKER_TITLE = b"ray::MapBatches(send)"
 
 
@@ -58,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("kills", "rate"))
     parser.add_argument("--pictures", type=int, default=20_000, help="a multiple of 4")
+    parser.add_argument("--victims", default="worker,driver")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--streams", type=int, default=4)
     parser.add_argument("--folder", type=Path, help="for big files; by default below /tmp")
@@ -70,17 +70,18 @@ def main() -> None:
 
 
 def kills(folder: Path, given: argparse.Namespace) -> dict[str, object]:
-    """Returns what is stored after three killed workers and three killed drivers."""
+    """Returns what is stored after six kills."""
     pictures = written_pictures(folder / "pictures", given.pictures)
-    # Each kills at a share of the pictures: now a worker, now the driver.
-    shares = [(number + 1) / 7 for number in range(6)]
     done: list[str] = []
     with stack_in(folder) as stack:
         command = RayCommand(folder, stack.address, pictures, given.streams)
         command.start()
-        for number, share in enumerate(shares):
-            command.wait_until(int(share * given.pictures))
-            done.append(command.kill_worker() if number % 2 == 0 else command.kill_driver())
+        kill = {"worker": command.kill_worker, "driver": command.kill_driver}
+        for number, victim in zip(
+            range(1, 7), itertools.cycle(given.victims.split(",")), strict=False
+        ):
+            command.wait_until(number * given.pictures // 7)
+            done.append(kill[victim]())
             print(done[-1], flush=True)
         done.append(command.finish())
         sent = (
@@ -122,19 +123,22 @@ def compared(data: Path, wanted_count: int) -> dict[str, object]:
 
 
 def rate(folder: Path, given: argparse.Namespace) -> dict[str, object]:
-    """Returns pictures a second of a Ray job of about so many seconds, and of encoding alone."""
+    """Returns pictures a second and CPU of a Ray job of about so many seconds.
+
+    And of encoding alone, before and after, and of `Client.ingest` of a tenth of the pictures.
+    """
     contents = [ImageContent(each.image.read()) for each in scene_records("test", 5, 1024)]
     with stack_in(folder) as stack:
-        address = f"127.0.0.1:{stack.ports.encoder}"
+        address, raw_seconds = f"127.0.0.1:{stack.ports.encoder}", given.seconds / 10
         asyncio.run(encode_rate(address, contents, 10.0))
-        start_cpu = served_cpu_seconds(stack)
-        before = asyncio.run(encode_rate(address, contents, RAW_SECONDS))
-        raw_cpu = served_cpu_seconds(stack) - start_cpu
+        cpu = [served_cpu_seconds(stack)]
+        before = asyncio.run(encode_rate(address, contents, raw_seconds))
+        cpu.append(served_cpu_seconds(stack))
         count = int(before * given.seconds)
         source = written_parquet(folder / "parquet", contents, count)
         more = ("--content-column", "content")
         command = RayCommand(folder, stack.address, source, given.streams, *more)
-        start_time, start_cpu = time.monotonic(), served_cpu_seconds(stack)
+        start_time = time.monotonic()
         command.start()
         command.wait_until(1)
         first_seconds = time.monotonic() - start_time
@@ -142,21 +146,32 @@ def rate(folder: Path, given: argparse.Namespace) -> dict[str, object]:
         while command.process.poll() is None:
             ray_cpu |= cpu_seconds([command.process.pid, *descendants(command.process.pid)])
             time.sleep(2.0)
-        seconds = time.monotonic() - start_time
+        ray_seconds = time.monotonic() - start_time
         command.finish()
-        cpu = served_cpu_seconds(stack) - start_cpu
-        after = asyncio.run(encode_rate(address, contents, RAW_SECONDS))
-    raw = statistics.mean((before, after))
+        cpu.append(served_cpu_seconds(stack))
+        start_time = time.monotonic()
+        sent = [(str(each), contents[each % 1024].image_bytes) for each in range(count // 10)]
+        assert all(each.error is None for each in command.client.ingest(sent, index_id="client"))
+        client_seconds = time.monotonic() - start_time
+        cpu.append(served_cpu_seconds(stack))
+        after = asyncio.run(encode_rate(address, contents, raw_seconds))
+    spent = [1000 * (end - start) for start, end in itertools.pairwise(cpu)]
     return {
-        "raw before, after": (round(before, 1), round(after, 1)),
         "pictures": count,
-        "seconds": round(seconds, 1),
-        "seconds to the first stored": round(first_seconds, 1),
-        "pictures a second": round(count / seconds, 1),
-        "ratio": round(count / seconds / raw, 3),
-        "services' CPU ms a picture, raw": round(1000 * raw_cpu / before / RAW_SECONDS, 2),
-        "services' CPU ms a picture": round(1000 * cpu / count, 2),
-        "Ray's CPU ms a picture": round(1000 * sum(ray_cpu.values()) / count, 2),
+        "pictures a second": {
+            "encoding alone, before": round(before, 1),
+            "Ray": round(count / ray_seconds, 1),
+            "Ray, after the first": round(count / (ray_seconds - first_seconds), 1),
+            "Client.ingest": round(len(sent) / client_seconds, 1),
+            "encoding alone, after": round(after, 1),
+        },
+        "ratio": round(count / ray_seconds / statistics.mean((before, after)), 3),
+        "CPU ms a picture": {
+            "services, encoding alone": round(spent[0] / before / raw_seconds, 2),
+            "services, Ray": round(spent[1] / count, 2),
+            "services, Client.ingest": round(spent[2] / len(sent), 2),
+            "Ray's own": round(1000 * sum(ray_cpu.values()) / count, 2),
+        },
     }
 
 
