@@ -11,7 +11,6 @@ from orchestrator_svc.settings import OrchestratorSettings
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.tls import Identity
-from tandem.errors import TandemError
 from tandem.platform.files.json_object import FileInvalid
 from tandem.remote.move.shard_map_file import MovedShards
 from tandem.search.assembly import make_orchestrator
@@ -74,7 +73,7 @@ class FollowedShards:
                 if moved is None or moved.version <= self._settings.shard_map_version:
                     continue
                 await self._switch(servicers, moved)
-            except (SettingsError, OSError, TandemError) as error:
+            except Exception as error:  # none may end it
                 if str(error) != fault:
                     fault = str(error)
                     log.error("shard map refused", why=fault)
@@ -82,10 +81,13 @@ class FollowedShards:
     async def _switch(self, servicers: Servicers, moved: MovedShards) -> None:
         settings = settings_of(self._settings, moved)
         fresh, old = downstream(settings, self._identity, {}), self._current
-        checked = await asyncio.gather(*(check() for check in fresh.checks.values()))
-        if failure := next(filter(None, checked), None):
+        try:
+            checked = await asyncio.gather(*(check() for check in fresh.checks.values()))
+            if failure := next(filter(None, checked), None):
+                raise failure
+        except BaseException:
             await fresh.close()
-            raise failure
+            raise
         self._settings, self._current = settings, fresh
         servicers.switch(make_orchestrator(settings, fresh.stages, moved_from=moved.moved_from))
         for shard in old.stages.shards:

@@ -213,7 +213,10 @@ def _assembled(url: str, target: Path, show: Show | None) -> tuple[ObjectManifes
         map_bytes = max(DEFAULT_MAP_BYTES, 4 * manifest.data_bytes)
         with closing(StoreFiles(target, None, readonly=False, map_bytes=map_bytes)) as files:
             for part in manifest.changes:
-                apply_changes(files, _read_part(folder, part))
+                try:
+                    apply_changes(files, _read_part(folder, part))
+                except lmdb.Error as error:  # a full disk, for one
+                    raise OSError(f"the changes of {url} could not be applied: {error}") from error
     return manifest, verify_in_child(target, show=show)
 
 
