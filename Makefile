@@ -82,7 +82,7 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # Whose packages test-console, test-engines, test-references and test-official bring.
-ELSEWHERE := $(addprefix --ignore=tests/,console engines evaluation/test_metrics_by_reference.py \
+ELSEWHERE := $(addprefix --ignore=tests/,console engines lab/evaluation/test_metrics_by_reference.py \
 	gateway_svc/test_official_clients.py deploy/test_envoy.py deploy/test_built_images.py)
 
 test: .venv/.ok ## Runs the tests except for the slow ones
