@@ -123,7 +123,7 @@ def compared(data: Path, wanted_count: int) -> dict[str, object]:
 
 
 def rate(folder: Path, given: argparse.Namespace) -> dict[str, object]:
-    """Returns pictures a second and CPU of a Ray job of about so many seconds.
+    """Returns pictures a second and CPU of a Ray job of about that length in seconds.
 
     And of encoding alone, before and after, and of `Client.ingest` of a tenth of the pictures.
     """
@@ -241,7 +241,7 @@ class RayCommand:
             return 0
 
     def wait_until(self, count: int) -> None:
-        """Returns when so many items are stored."""
+        """Returns when that number of items is stored."""
         while self.stored_count() < count:
             if self.process.poll() is not None:
                 sys.exit(f"it ended with {self.process.returncode}\n{self.log.read_text()[-3000:]}")

@@ -121,7 +121,7 @@ async def answered(call: Callable[[], Awaitable[Any]], seconds: float = 120.0) -
 
 
 async def stored(shard: Shard, items: Sequence[ItemRecord], writer_count: int, batch: int) -> float:
-    """Returns the seconds that so many writers took to store the items, batch by batch."""
+    """Returns how many seconds `writer_count` writers took to store the items, batch by batch."""
     parts = iter([items[start : start + batch] for start in range(0, len(items), batch)])
 
     async def write() -> None:
@@ -144,7 +144,7 @@ async def times_ms(call: Call, queries: F32) -> list[float]:
 
 
 async def rate(call: Call, queries: F32, client_count: int) -> float:
-    """Returns searches a second of so many clients."""
+    """Returns the searches a second of `client_count` clients."""
     waiting = iter(queries)
 
     async def client() -> None:

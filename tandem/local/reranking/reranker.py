@@ -319,7 +319,7 @@ def _lacking(
 def _in_parts(
     lacking: Mapping[int, Sequence[str]], pair_count: int
 ) -> Iterator[Mapping[int, Sequence[str]]]:
-    """Yields so many pairs at a time; those of an item are neighbours, so that it is read once."""
+    """Yields parts of the pairs; those of an item are neighbours, so that it is read once."""
     numbers_of: dict[str, list[int]] = {}
     for number, item_ids in lacking.items():
         for item_id in dict.fromkeys(item_ids):

@@ -28,7 +28,7 @@ _DEFAULTS = {
     "application_name": "tandem",
 }
 _VECTOR_HEADER = struct.Struct(">HH")
-# An index is scanned until enough rows match, up to so many rows; then all are compared.
+# An index is scanned until enough rows match, at most this number; then all are compared.
 _SETTINGS = {
     "hnsw.iterative_scan": "relaxed_order",
     "hnsw.ef_search": "100",

@@ -123,7 +123,7 @@ class SearchableIndex:
                 self._change(modality, _Change(item_ids, same))
 
     def save_rows(self, least_count: int = BLOCK_ROW_COUNT) -> None:
-        """Moves the rows of each modality out of memory, where there are so many of them.
+        """Moves a modality's rows out of memory, where at least `least_count` are in it.
 
         Searches and changes continue. Raises OSError.
         """
