@@ -30,10 +30,8 @@ import numpy.typing as npt
 from tandem.contract.content import Modality
 from tandem.contract.filtering.attributes import Attributes
 from tandem.errors import (
-    EmbeddingInvalid,
     IndexNotFound,
     ItemCorrupt,
-    ModelMismatch,
     ServiceUnavailable,
     StoreFull,
     TandemError,
@@ -54,6 +52,7 @@ from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT, RequestLog
 from tandem.local.item_store.verdict import CheckDepth, verify_in_child
 from tandem.local.item_store.write_fence import WriteFence
 from tandem.stages.candidate_store import StoredContent, StoredTokens
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Committed, Delete, Drop, Fence, ItemWrite, Upsert
 from tandem.stages.items import ItemRecord
 
@@ -72,14 +71,6 @@ _PAGEFUL = bytes(4000)
 _T = TypeVar("_T")
 _Parse = Callable[[str, bytes, bytes | memoryview], _T]
 """Makes something of an item's id, its key and its record."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexInfo:
-    """Describes the model that an index was created with."""
-
-    fingerprint: str
-    dimension: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,18 +322,12 @@ class ItemStore:
 
     def _admit(self, txn: lmdb.Transaction, write: Upsert) -> None:
         """Checks the write against its index, which it creates if it is missing."""
-        dimension = len(write.items[0].encoding.embedding)
+        embedding = write.items[0].encoding.embedding
         try:
-            info = self._index_info(txn, write.index_id)
+            self._index_info(txn, write.index_id).check(write.fingerprint, [embedding])
         except IndexNotFound:
-            info = IndexInfo(write.fingerprint, dimension)
-            self._files.put_meta(
-                txn, _INDEX_PREFIX + write.index_id, [write.fingerprint, dimension]
-            )
-        if write.fingerprint != info.fingerprint:
-            raise ModelMismatch(request=write.fingerprint, index=info.fingerprint)
-        if dimension != info.dimension:
-            raise EmbeddingInvalid(why=f"it has {dimension} dimensions instead of {info.dimension}")
+            made = [write.fingerprint, len(embedding)]
+            self._files.put_meta(txn, _INDEX_PREFIX + write.index_id, made)
 
     def _upsert(self, txn: lmdb.Transaction, write: Upsert) -> Committed:
         sequence = self._sequence(txn)

@@ -79,5 +79,5 @@ class MilvusCandidates(CandidateStore):
     ) -> tuple[IndexCollection, Mapping[str, StoredRow]]:
         collection = await self._collections.get(index_id, deadline)
         for each in (fingerprint, self._fingerprint):
-            collection.check(each, collection.dimension)
+            collection.check(each, ())
         return collection, await self._rows.read(collection, item_ids, deadline)

@@ -19,14 +19,13 @@ from tandem.chassis.settings import SettingsError
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
 from tandem.errors import (
-    EmbeddingInvalid,
     IndexNotFound,
-    ModelMismatch,
     ServiceUnavailable,
     TandemError,
 )
 from tandem.remote.milvus.connection import MilvusConnection
 from tandem.remote.milvus.typed_fields import TypedField, typed_fields
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Upsert
 
 INDEX_TYPE = "HNSW"
@@ -37,26 +36,15 @@ _KNOWN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class IndexCollection:
+class IndexCollection(IndexInfo):
     """Describes the collection of one index."""
 
     index_id: str
     name: str
-    fingerprint: str
-    dimension: int
     folder: str
     """Of the collection's records in the object store; no other collection ever had it."""
     fields: Sequence[TypedField]
     known_time: float = field(default_factory=time.monotonic)
-
-    def check(self, fingerprint: str, dimension: int) -> None:
-        """Raises ModelMismatch, or EmbeddingInvalid for another dimension."""
-        if fingerprint != self.fingerprint:
-            raise ModelMismatch(request=fingerprint, index=self.fingerprint)
-        if dimension != self.dimension:
-            raise EmbeddingInvalid(
-                why=f"it has {dimension} dimensions, the index's {self.dimension}"
-            )
 
 
 class Collections:
@@ -93,10 +81,10 @@ class Collections:
         if known is None:  # also after a service died that had just made it
             await self._load(name, deadline)
         known = self._known[index_id] = IndexCollection(
-            index_id,
-            name,
             stored["fingerprint"],
             int(columns["embedding"]["params"]["dim"]),
+            index_id,
+            name,
             stored["folder"],
             fields,
         )
@@ -107,13 +95,13 @@ class Collections:
 
         Raises ModelMismatch and EmbeddingInvalid.
         """
-        dimension = len(upsert.items[0].encoding.embedding)
+        embedding = upsert.items[0].encoding.embedding
         try:
             found = await self.get(upsert.index_id, deadline, is_fresh=True)
         except IndexNotFound:
-            await self._make(upsert, dimension, deadline)
+            await self._make(upsert, len(embedding), deadline)
             found = await self.get(upsert.index_id, deadline, is_fresh=True)
-        found.check(upsert.fingerprint, dimension)
+        found.check(upsert.fingerprint, [embedding])
         return found
 
     async def index_ids(self, deadline: Deadline) -> list[str]:

@@ -79,8 +79,7 @@ class MilvusShard(EngineShard):
         """Returns the nearest items to each of the query's embeddings."""
         start_time = time.perf_counter()
         collection = await self._collections.get(query.index_id, deadline)
-        for embedding in query.embeddings:
-            collection.check(query.fingerprint, len(embedding))
+        collection.check(query.fingerprint, query.embeddings)
         if query.minimum_sequence and not self._tokens_honoured:
             raise SequenceNotReached(
                 minimum=query.minimum_sequence,
@@ -106,7 +105,7 @@ class MilvusShard(EngineShard):
     ) -> ShardNeighbours:
         """Returns the neighbours among the items that are nearest to the query."""
         collection = await self._collections.get(query.index_id, deadline)
-        collection.check(query.fingerprint, query.nodes.shape[1])
+        collection.check(query.fingerprint, query.nodes[:1])
         pools = await asyncio.gather(
             *(
                 self.search(

@@ -17,10 +17,11 @@ from tandem.contract.search_path import (
     SearchPath,
     SearchStrategy,
 )
-from tandem.errors import EmbeddingInvalid, IndexNotFound, ModelMismatch
+from tandem.errors import IndexNotFound
 from tandem.remote.pgvector.conditions import condition
 from tandem.remote.pgvector.connections import Connection, vector_of
 from tandem.remote.pgvector.tables import MODALITIES, Tables
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import Embeddings, ShardQuery
 from tandem.stages.shard_answer import Found, KeywordFound, RowHit, ShardAnswer
@@ -51,27 +52,15 @@ WHERE indexes.id = %(index_id)s ORDER BY near.place, near.distance, near.id
 
 
 @dataclass(frozen=True, slots=True)
-class IndexRow:
+class IndexRow(IndexInfo):
     """Holds an index's row, and where the change log stood when it was read."""
 
-    fingerprint: str
-    dimension: int
     text_count: int
     image_count: int
     sequence: int
 
     def item_count(self, modality: Modality) -> int:
         return self.text_count if modality is Modality.TEXT else self.image_count
-
-    def check(self, fingerprint: str, embeddings: Embeddings) -> None:
-        """Raises ModelMismatch and EmbeddingInvalid."""
-        if fingerprint != self.fingerprint:
-            raise ModelMismatch(request=fingerprint, index=self.fingerprint)
-        for each in embeddings:
-            if len(each) != self.dimension:
-                raise EmbeddingInvalid(
-                    why=f"it has {len(each)} dimensions instead of {self.dimension}"
-                )
 
 
 async def index_row(

@@ -19,7 +19,8 @@ from tandem.errors import (
     ModelMismatch,
 )
 from tandem.local.item_store.item_record import RecordView, item_key, pack_item
-from tandem.local.item_store.item_store import IndexInfo, ItemStore, StoredEmbedding
+from tandem.local.item_store.item_store import ItemStore, StoredEmbedding
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tests.support.item_store.made_items import (
     DIMENSION,

@@ -22,7 +22,7 @@ from tandem.errors import (
     TandemError,
 )
 from tandem.local.item_store.item_record import item_key
-from tandem.local.item_store.item_store import IndexInfo, ItemStore
+from tandem.local.item_store.item_store import ItemStore
 from tandem.local.item_store.verdict import verify_in_child
 from tandem.local.shard import memory_limit
 from tandem.local.shard.memory_limit import MemoryLimit, anonymous_bytes
@@ -32,6 +32,7 @@ from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.shard import ShardSettings, StoredShard
 from tandem.local.shard.upkeep.record_check import take_out
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.retrieval import ShardQuery
 from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector

@@ -15,12 +15,13 @@ from tandem.contract.content import Modality
 from tandem.lab.neighbours.leaprr.config import Profile
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, refine_as_served
 from tandem.lab.neighbours.leaprr.served_networks import install_leaprr
-from tandem.local.item_store.item_store import IndexInfo, StoredEmbedding
+from tandem.local.item_store.item_store import StoredEmbedding
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.model_io.inference.served_neighbour_model import graph_tensors
 from tandem.model_io.repository.manifest import model_file
 from tandem.model_io.repository.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 from tandem.search.neighbours.joined_neighbours import joined_graph
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.neighbours import Graph, ShardNeighbourQuery, ShardNeighbours
 from tests.support.neighbours.served_corpus import (
     DIMENSION,

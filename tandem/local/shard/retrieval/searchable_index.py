@@ -13,8 +13,7 @@ import numpy as np
 
 from tandem.contract.content import Modality
 from tandem.contract.search_path import KeywordState
-from tandem.errors import EmbeddingInvalid, ModelMismatch
-from tandem.local.item_store.item_store import IndexInfo, StoredEmbedding
+from tandem.local.item_store.item_store import StoredEmbedding
 from tandem.local.shard.keywords.item_text import ItemText, item_text
 from tandem.local.shard.retrieval.arrays import F32, I64, Mask
 from tandem.local.shard.retrieval.embedding_rows import BLOCK_ROW_COUNT, EmbeddingRows
@@ -23,6 +22,7 @@ from tandem.local.shard.retrieval.modality_index import ModalityIndex
 from tandem.local.shard.retrieval.neighbourhood import neighbourhood
 from tandem.local.shard.retrieval.row_file import RowFile
 from tandem.platform.files.shared_lock import SharedLock
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import Found, KeywordFound
@@ -151,7 +151,7 @@ class SearchableIndex:
         EmbeddingInvalid where the embeddings are not of this index's model, and with `at_once`
         LockBusy instead of waiting for a change.
         """
-        self._check(query.fingerprint, query.embeddings)
+        self.info.check(query.fingerprint, query.embeddings)
         with self._lock.shared(at_once=at_once):
             part = self._parts[query.modality]
             found = [
@@ -208,7 +208,7 @@ class SearchableIndex:
 
         Raises ModelMismatch or EmbeddingInvalid as search().
         """
-        self._check(query.fingerprint, query.nodes)
+        self.info.check(query.fingerprint, query.nodes)
         with self._lock.shared():
             return {modality: neighbourhood(part, query) for modality, part in self._parts.items()}
 
@@ -231,15 +231,6 @@ class SearchableIndex:
     def stop_replacing(self, modality: Modality) -> None:
         with self._lock.exclusive():
             self._pending.pop(modality, None)
-
-    def _check(self, fingerprint: str, embeddings: Iterable[F32]) -> None:
-        if fingerprint != self.info.fingerprint:
-            raise ModelMismatch(request=fingerprint, index=self.info.fingerprint)
-        for each_D in embeddings:
-            if len(each_D) != self.info.dimension:
-                raise EmbeddingInvalid(
-                    why=f"it has {len(each_D)} dimensions instead of {self.info.dimension}"
-                )
 
     def _change(self, modality: Modality, change: _Change) -> None:
         change.apply(self._parts[modality])

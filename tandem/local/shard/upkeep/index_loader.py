@@ -10,7 +10,7 @@ from pathlib import Path
 from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.errors import ItemCorrupt
-from tandem.local.item_store.item_store import IndexInfo, ItemStore, StoredEmbedding
+from tandem.local.item_store.item_store import ItemStore, StoredEmbedding
 from tandem.local.shard.metrics import CORRUPT_ITEMS, SNAPSHOTS_REFUSED
 from tandem.local.shard.retrieval.row_file import RowFile
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
@@ -24,6 +24,7 @@ from tandem.local.shard.upkeep.snapshot import (
     snapshot_sequences,
 )
 from tandem.local.shard.upkeep.snapshot_check import check_snapshots
+from tandem.stages.index_info import IndexInfo
 
 log = get_logger()
 

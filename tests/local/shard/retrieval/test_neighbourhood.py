@@ -5,12 +5,13 @@ import pytest
 
 from tandem.contract.content import Modality
 from tandem.errors import EmbeddingInvalid, ModelMismatch
-from tandem.local.item_store.item_store import IndexInfo, StoredEmbedding
+from tandem.local.item_store.item_store import StoredEmbedding
 from tandem.local.shard.retrieval.arrays import F32
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
 from tandem.local.shard.retrieval.modality_index import ModalityIndex
 from tandem.local.shard.retrieval.neighbourhood import neighbourhood
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery
 from tests.support.index_svc.unit_rows import DIMENSION, unit_rows, unit_vectors
 

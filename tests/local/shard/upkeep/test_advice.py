@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from tandem.contract.content import Modality
-from tandem.local.item_store.item_store import IndexInfo
 from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.retrieval.modality_index import ModalityIndex
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.upkeep.advice import MeasuredType, measure_types
+from tandem.stages.index_info import IndexInfo
 from tests.support.index_svc.unit_rows import DIMENSION, unit_rows
 
 TYPES = ("Flat", "IVF16,SQ8", "IVF4096,Flat")
