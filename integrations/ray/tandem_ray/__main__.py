@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 import pyarrow as pa
 import ray
 import ray.data
+from pyarrow.fs import FileSelector, FileSystem
 from ray.exceptions import RayError
 
 from tandem.errors import TandemError
@@ -52,7 +53,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _pictures(folder: str) -> ray.data.Dataset:
-    """Returns the pictures below a folder, with the ids that `tandem ingest` gives them."""
+    """Returns the pictures below a folder, with the ids that `tandem ingest` gives them.
+
+    Raises ValueError for two files that would be one item.
+    """
+    filesystem, place = FileSystem.from_uri(folder)
+    found: dict[PurePosixPath, str] = {}
+    for info in filesystem.get_file_info(FileSelector(place, recursive=True)):
+        if info.extension.lower() in _SUFFIXES:
+            item = PurePosixPath(info.path).with_suffix("")
+            if item in found:
+                raise ValueError(f"{found[item]} and {info.path} would be one item: rename one")
+            found[item] = info.path
     files = ray.data.read_binary_files(folder, include_paths=True, file_extensions=_SUFFIXES)
     root = folder.partition("://")[2] or folder
     return files.map_batches(partial(_named, root=root), batch_format="pyarrow")

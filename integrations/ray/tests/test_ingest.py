@@ -101,12 +101,16 @@ def test_a_folder_is_stored_by_the_command_of_the_readme(command: Any, sdk: Clie
     (folder / "1" / "new.png").write_bytes(picture(1000))
     (folder / "1" / "0003.png").write_bytes(b"not read again")
     second = command.run(line)
+    (folder / "1" / "0003.jpg").write_bytes(picture(1001))
+    twins = command.run(line)
     found = sdk.search(picture(3), index_id="photos", target_modality=Modality.IMAGE)
     [new] = sdk.search("cup", index_id="photos", where="file = 1/new.png").items
 
     assert first[:2] == (0, "6 items stored, 0 refused\n"), first[2]
     assert second[:2] == (0, "7 items stored, 0 refused\n"), second[2]
     assert stored_count(sdk, "photos") == 7
+    assert twins[0] == 1
+    assert "would be one item" in twins[2]
     assert (found.items[0].item_id, new.item_id) == ("1/0003", "1/new")
 
 
