@@ -23,7 +23,7 @@ from tandem.local.shard.retrieval.faiss_index import visible_gpu_count
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
 from tandem.local.shard.shard import StoredShard
 from tandem.platform.files.object_store import ObjectFolder
-from tandem.remote.index_engine import index_engine
+from tandem.remote.chosen_engine import index_engine
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server

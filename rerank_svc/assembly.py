@@ -42,7 +42,7 @@ from tandem.model_io.pictures.image import heif_reader
 from tandem.model_io.repository.followed_version import FollowedVersion
 from tandem.model_io.repository.manifest import read_manifest
 from tandem.model_io.repository.neighbour_manifest import neighbour_manifest_of
-from tandem.remote.index_engine import index_engine
+from tandem.remote.chosen_engine import index_engine
 from tandem.remote.model import MODEL_SERVICE_NAME, ModelServicer
 from tandem.stages.candidate_store import CandidateStore
 from tandem.triton.client import TritonClient

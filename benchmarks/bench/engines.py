@@ -37,7 +37,8 @@ from tandem.contract.content import (
 from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.filtering.filters import Filter, InRange
-from tandem.remote.index_engine import EngineShard, index_engine
+from tandem.remote.chosen_engine import index_engine
+from tandem.remote.index_engine import EngineShard
 from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery

@@ -1,7 +1,6 @@
-"""Chooses the outside engine that stores and searches a shard's items, by the settings.
+"""Defines what an outside engine, which stores and searches a shard's items, is to the services.
 
-An engine is a package in this folder, which is imported only where the settings name it: its client
-comes with an extra.
+An engine is a package in this folder; `chosen_engine` imports the one that the settings name.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_0, SettingsError, setting
 from tandem.contract.deadline import Deadline
 from tandem.errors import InternalFault
-from tandem.installation import PackageMissing, missing_package
 from tandem.stages.candidate_store import CandidateStore
 from tandem.stages.changes import ChangePage, FollowedShard
 from tandem.stages.item_write import Committed, Fence
@@ -94,23 +92,3 @@ class IndexEngine(Protocol):
     def candidates(self, fingerprint: str) -> CandidateStore:
         """Returns the candidates of indexes of the served model, for rerank_svc."""
         ...
-
-
-def index_engine(settings: EngineSettings) -> IndexEngine | None:
-    """Returns the outside engine of the settings, None for lmdb.
-
-    Raises SettingsError for an engine whose client is not installed.
-    """
-    if settings.engine == LMDB:
-        return None
-    try:
-        # Here, because each engine's client is an extra of its own.
-        if settings.engine == "milvus":
-            from tandem.remote.milvus.engine import MilvusEngine
-
-            return MilvusEngine(settings)
-        from tandem.remote.pgvector.engine import PgvectorEngine
-    except ModuleNotFoundError as error:
-        missing = PackageMissing(f"the engine {settings.engine}", missing_package(error))
-        raise SettingsError(str(missing)) from error
-    return PgvectorEngine(settings)

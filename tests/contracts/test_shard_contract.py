@@ -31,7 +31,7 @@ from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard.local_shard import LocalShard
 from tandem.local.shard.shard import ShardSettings, StoredShard
-from tandem.remote.index_engine import index_engine
+from tandem.remote.chosen_engine import index_engine
 from tandem.remote.shard import RemoteShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery

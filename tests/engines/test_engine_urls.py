@@ -4,7 +4,7 @@ import pytest
 
 from index_svc.settings import IndexSettings
 from tandem.chassis.settings import SettingsError
-from tandem.remote.index_engine import index_engine
+from tandem.remote.chosen_engine import index_engine
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
-from tandem.remote.index_engine import EngineShard, index_engine
+from tandem.remote.chosen_engine import index_engine
+from tandem.remote.index_engine import EngineShard
 from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
 from tandem.stages.retrieval import ShardQuery
