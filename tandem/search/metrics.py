@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 from tandem.chassis.telemetry.metrics import (
     LATENCY_BUCKETS_SECONDS,
-    REGISTRY,
     Counter,
     Gauge,
     Histogram,
@@ -28,63 +27,53 @@ PARTIAL_SEARCHES = Counter(
     "tandem_orchestrator_partial_searches_total",
     "Searches with missing shards, once for each reason a shard was missing.",
     ["outcome", "reason"],
-    registry=REGISTRY,
 )
 SEARCH_COVERAGE = Histogram(
     "tandem_orchestrator_search_coverage_ratio",
     "Share that a search saw of the items or, if those were not counted, of the shards.",
     buckets=(0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.9999, 1.0),
-    registry=REGISTRY,
 )
 DEGRADED_ANSWERS = Counter(
     "tandem_orchestrator_degraded_answers_total",
     "Degraded answers, once for each degradation.",
     ["reason"],
-    registry=REGISTRY,
 )
 RERANK_DEPTH = Histogram(
     "tandem_orchestrator_rerank_depth_count",
     "Candidates, from the first, that the cross-encoder scored in a rerank.",
     buckets=(0, 1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200),
-    registry=REGISTRY,
 )
 RERANK_STOPS = Counter(
     "tandem_orchestrator_rerank_stops_total",
     "Why reranks ended.",
     ["stop"],
-    registry=REGISTRY,
 )
 NEIGHBOUR_STOPS = Counter(
     "tandem_orchestrator_neighbour_stops_total",
     "Why orders by neighbours ended, of searches that asked for one.",
     ["stop"],
-    registry=REGISTRY,
 )
 BREAKER_STATE = Gauge(
     "tandem_orchestrator_breaker_state",
     "State of the circuit breaker: 0 closed, 1 probing, 2 open.",
     ["dependency"],
-    registry=REGISTRY,
 )
 RETRIES = Counter(
     "tandem_orchestrator_retries_total",
     "Retried calls, by outcome; over_budget were not made.",
     ["dependency", "outcome"],
-    registry=REGISTRY,
 )
 SEARCH_DURATION = Histogram(
     "tandem_orchestrator_search_duration_seconds",
     "Wall time of answered searches, by the modalities of query and items.",
     ["direction"],
     buckets=LATENCY_BUCKETS_SECONDS,
-    registry=REGISTRY,
 )
 CALL_DURATION = Histogram(
     "tandem_orchestrator_call_duration_seconds",
     "Wall time of a call to a downstream service, successful or not, as the orchestrator saw it.",
     ["dependency"],
     buckets=LATENCY_BUCKETS_SECONDS,
-    registry=REGISTRY,
 )
 _CALL_DURATION_OF = kept_series(CALL_DURATION)
 _SEARCH_DURATION_OF = kept_series(SEARCH_DURATION)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from tandem.chassis.telemetry.metrics import (
     LATENCY_BUCKETS_SECONDS,
-    REGISTRY,
     Counter,
     Histogram,
     kept_series,
@@ -23,34 +22,29 @@ _REQUEST_DURATION = Histogram(
     "Time from sending an inference to its response, by purpose.",
     _LABELS,
     buckets=LATENCY_BUCKETS_SECONDS,
-    registry=REGISTRY,
 )
 _QUEUE_DURATION = Histogram(
     "tandem_triton_queue_duration_seconds",
     "The part of the request time that is not computing: transport, and waiting in Triton.",
     _LABELS,
     buckets=LATENCY_BUCKETS_SECONDS,
-    registry=REGISTRY,
 )
 _COMPUTE_DURATION = Histogram(
     "tandem_triton_compute_duration_seconds",
     "The part of the request time that is computing, for its whole batch.",
     _LABELS,
     buckets=LATENCY_BUCKETS_SECONDS,
-    registry=REGISTRY,
 )
 _REQUEST_ROWS = Histogram(
     "tandem_triton_request_rows",
     "Rows of an inference as sent: texts, images or pairs.",
     _LABELS,
     buckets=(1, 2, 4, 8, 16, 32, 64, 128),
-    registry=REGISTRY,
 )
 _FAILURES = Counter(
     "tandem_triton_failures_total",
     "Failed inferences, including canaries, by the error's name.",
     ["model", "reason"],
-    registry=REGISTRY,
 )
 _REQUEST_DURATION_OF = kept_series(_REQUEST_DURATION)
 _QUEUE_DURATION_OF = kept_series(_QUEUE_DURATION)

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from tandem.chassis.telemetry.metrics import REGISTRY, Counter, Gauge
+from tandem.chassis.telemetry.metrics import Counter, Gauge
 
 _HITS = Counter(
     "tandem_cache_hits_total",
     "Values found in the cache, or being computed for another call.",
     ["cache"],
-    registry=REGISTRY,
 )
 _MISSES = Counter(
     "tandem_cache_misses_total",
     "Values that a call had to compute.",
     ["cache"],
-    registry=REGISTRY,
 )
 _EVICTIONS = Counter(
     "tandem_cache_evictions_total",
     "Values evicted to make room.",
     ["cache"],
-    registry=REGISTRY,
 )
 _BYTES = Gauge(
     "tandem_cache_bytes",
     "Size of the cached values.",
     ["cache"],
-    registry=REGISTRY,
 )
 _LIMIT = Gauge(
     "tandem_cache_limit_bytes",
     "Size limit; 0 if the cache is off.",
     ["cache"],
-    registry=REGISTRY,
 )
 _ENTRIES = Gauge(
     "tandem_cache_entry_count",
     "Cached values.",
     ["cache"],
-    registry=REGISTRY,
 )
 
 

@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Info, ProcessCollector, values
+from prometheus_client import CollectorRegistry, ProcessCollector, values
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from tandem.installation import __version__
 
 
+class _Registry(CollectorRegistry):
+    """A registry that keeps the order of registration, for the table of metrics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collectors: list[Collector] = []
+
+    def register(self, collector: Collector) -> None:
+        """Registers a metric."""
+        super().register(collector)
+        self.collectors.append(collector)
+
+
+REGISTRY = _Registry()
+"""This process's metrics. Not the library's default registry, to which imports may add."""
+
+
 class _InMemory(MetricWrapperBase):
-    """Keeps a metric's values in this process, as this module's registry serves them.
+    """Registers a metric with REGISTRY, and keeps its values in this process, as that serves them.
 
     With PROMETHEUS_MULTIPROC_DIR, which another program sets for its own metrics, the library would
     keep them in files of that folder, and fail without it.
     """
+
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        labelnames: Iterable[str] = (),
+        **options: Any,  # noqa: ANN401 (the library's own)
+    ) -> None:
+        super().__init__(name, documentation, labelnames, **{"registry": REGISTRY} | options)
 
     def _metric_init(self) -> None:
         chosen, values.ValueClass = values.ValueClass, values.MutexValue
@@ -41,27 +67,14 @@ class Histogram(_InMemory, prometheus_client.Histogram):
     """A histogram in memory."""
 
 
+class Info(_InMemory, prometheus_client.Info):
+    """An info in memory."""
+
+
 Series = TypeVar("Series", Counter, Gauge, Histogram)
 
 # More than any metric has.
 _KEPT_SERIES_COUNT = 1024
-
-
-class _Registry(CollectorRegistry):
-    """A registry that keeps the order of registration, for the table of metrics."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.collectors: list[Collector] = []
-
-    def register(self, collector: Collector) -> None:
-        """Registers a metric."""
-        super().register(collector)
-        self.collectors.append(collector)
-
-
-REGISTRY = _Registry()
-"""This process's metrics. Not the library's default registry, to which imports may add."""
 
 # From a flat search over a small shard to the longest deadlines.
 LATENCY_BUCKETS_SECONDS = (
@@ -73,55 +86,46 @@ RPC_DURATION = Histogram(
     "Wall time of a call, measured by the server.",
     ["service", "method", "code"],
     buckets=LATENCY_BUCKETS_SECONDS,
-    registry=REGISTRY,
 )
 RPC_INFLIGHT = Gauge(
     "tandem_rpc_inflight_count",
     "Calls in flight.",
     ["service"],
-    registry=REGISTRY,
 )
 REFUSALS = Counter(
     "tandem_rpc_refusals_total",
     "Calls that ended with a named error, by reason.",
     ["service", "method", "reason"],
-    registry=REGISTRY,
 )
 INFLIGHT_BYTES = Gauge(
     "tandem_rpc_inflight_bytes",
     "Bytes of requests in flight, as received.",
     ["service"],
-    registry=REGISTRY,
 )
 ANSWER_BYTES = Gauge(
     "tandem_rpc_answer_bytes",
     "Bytes of answers that callers have not read yet.",
     ["service"],
-    registry=REGISTRY,
 )
 ADMISSION_REFUSED = Counter(
     "tandem_admission_refused_total",
     "Calls refused at capacity, by the limit reached: count, bytes, streams or answers.",
     ["service", "limit"],
-    registry=REGISTRY,
 )
 ADMISSION_LIMIT = Gauge(
     "tandem_admission_limit",
     "Admission limits: calls, their bytes, streams, and bytes of unread answers.",
     ["service", "limit"],
-    registry=REGISTRY,
 )
 SERVING = Gauge(
     "tandem_serving",
     "1 while health is SERVING, otherwise 0.",
     ["service"],
-    registry=REGISTRY,
 )
 _BUILD = Info(
     "tandem_build",
     "The version of Tandem that this process runs.",
     ["service"],
-    registry=REGISTRY,
 )
 ProcessCollector(registry=REGISTRY)
 
@@ -134,7 +138,6 @@ def stage_histogram(service: str) -> Histogram:
         f"Wall time of a stage in the {service} service.",
         ["stage"],
         buckets=LATENCY_BUCKETS_SECONDS,
-        registry=REGISTRY,
     )
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import Info
-
-from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series
+from tandem.chassis.telemetry.metrics import Counter, Info, kept_series
 
 if TYPE_CHECKING:
     from tandem.contract.inference_cost import InferenceCost
@@ -16,37 +14,31 @@ _MODEL = Info(
     "tandem_model",
     "Which model this process serves.",
     ["service"],
-    registry=REGISTRY,
 )
 _SHARD = Info(
     "tandem_shard",
     "Which shards this process serves, of how many.",
     ["service", "shard"],
-    registry=REGISTRY,
 )
 _TOKENS = Counter(
     "tandem_inference_tokens_total",
     "Tokens that models read, of texts and images.",
     ["service"],
-    registry=REGISTRY,
 )
 _PADDED_TOKENS = Counter(
     "tandem_inference_padded_tokens_total",
     "Tokens that models read, and the padding computed with them.",
     ["service"],
-    registry=REGISTRY,
 )
 _QUEUE = Counter(
     "tandem_inference_triton_queue_seconds_total",
     "Time waiting in Triton, summed over its requests.",
     ["service"],
-    registry=REGISTRY,
 )
 _COMPUTE = Counter(
     "tandem_inference_triton_compute_seconds_total",
     "Compute time in Triton, summed over its requests.",
     ["service"],
-    registry=REGISTRY,
 )
 _TOKENS_OF, _PADDED_TOKENS_OF = kept_series(_TOKENS), kept_series(_PADDED_TOKENS)
 _QUEUE_OF, _COMPUTE_OF = kept_series(_QUEUE), kept_series(_COMPUTE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series, stage_histogram
+from tandem.chassis.telemetry.metrics import Counter, kept_series, stage_histogram
 from tandem.chassis.telemetry.tracing import exemplar
 from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.deadline import Deadline
@@ -19,7 +19,6 @@ _TRUNCATED_TEXTS_OF = kept_series(
         "tandem_encoder_truncated_texts_total",
         "Texts that were truncated, by truncation policy.",
         ["policy"],
-        registry=REGISTRY,
     )
 )
 

@@ -1,6 +1,6 @@
 """Declares the metrics of rerank_svc."""
 
-from tandem.chassis.telemetry.metrics import REGISTRY, Counter, kept_series, stage_histogram
+from tandem.chassis.telemetry.metrics import Counter, kept_series, stage_histogram
 from tandem.chassis.telemetry.model_metrics import count_inference
 from tandem.chassis.telemetry.tracing import exemplar
 from tandem.contract.inference_cost import InferenceCost
@@ -9,7 +9,6 @@ _STAGE_DURATION_OF = kept_series(stage_histogram("rerank"))
 _PAIRS_SCORED = Counter(
     "tandem_rerank_pairs_scored_total",
     "(query, candidate) pairs that the cross-encoder scored.",
-    registry=REGISTRY,
 )
 
 

@@ -6,7 +6,6 @@ those of all of them.
 
 from tandem.chassis.telemetry.metrics import (
     REFUSALS,
-    REGISTRY,
     Counter,
     Gauge,
     Histogram,
@@ -24,84 +23,70 @@ ITEMS = Gauge(
     "tandem_index_items",
     "Items that searches can find, over all indexes.",
     ["shard", "modality"],
-    registry=REGISTRY,
 )
 COMMIT_RECORDS = Histogram(
     "tandem_index_commit_records",
     "Records that shared one transaction.",
     buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
-    registry=REGISTRY,
 )
 CORRUPT_ITEMS = Counter(
     "tandem_index_corrupt_items_total",
     "Stored items that failed their checksum and were taken out of searches.",
-    registry=REGISTRY,
 )
 SHARD_CORRUPT = Gauge(
     "tandem_index_shard_corrupt",
     "1 if the item store is damaged and was not opened.",
     ["shard"],
-    registry=REGISTRY,
 )
 STORE_USED_BYTES = Gauge(
     "tandem_index_store_used_bytes",
     "Bytes of the item store's map that have ever been used.",
     ["shard"],
-    registry=REGISTRY,
 )
 LIVE_RECALL = Gauge(
     "tandem_index_live_recall_ratio",
     "Share of the truly nearest items that sampled searches in the last window found.",
     ["shard", "direction"],
-    registry=REGISTRY,
 )
 LIVE_RECALL_SEARCHES = Gauge(
     "tandem_index_live_recall_searches",
     "Searches that tandem_index_live_recall_ratio was measured on.",
     ["shard", "direction"],
-    registry=REGISTRY,
 )
 LIST_IMBALANCE = Gauge(
     "tandem_index_list_imbalance_ratio",
     "FAISS's imbalance factor of the index with the most uneven lists; 1 is even.",
     ["shard", "modality"],
-    registry=REGISTRY,
 )
 REBUILD_REQUESTS = Counter(
     "tandem_index_rebuild_requests_total",
     "Requests to rebuild a FAISS index: recall (live recall fell), recall_pinned (it fell, but an "
     "operator pinned the tuning, so nothing is done), operator.",
     ["cause"],
-    registry=REGISTRY,
 )
 MAINTENANCE_DURATION = Histogram(
     "tandem_index_maintenance_duration_seconds",
     "Wall time of background work: rebuild, fold, snapshot, recall.",
     ["work"],
     buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 1800),
-    registry=REGISTRY,
 )
 MAINTENANCE_FAILURES = Counter(
     "tandem_index_maintenance_failures_total",
     "Failures of background work; the log has the reason.",
-    registry=REGISTRY,
 )
 SNAPSHOT_SEQUENCE = Gauge(
     "tandem_index_snapshot_sequence",
     "Position of the change log at the newest snapshot.",
     ["shard"],
-    registry=REGISTRY,
 )
 SNAPSHOTS_REFUSED = Counter(
     "tandem_index_snapshots_refused_total",
     "Snapshots rejected at start: damaged, or of another store.",
-    registry=REGISTRY,
 )
 SEARCHES = Counter(
     "tandem_index_searches_total",
     "Queries by search strategy.",
     ["strategy"],
-    registry=REGISTRY,
 )
 SEARCHES_OF = kept_series(SEARCHES)
 KEYWORD_SEARCHES = Counter(
@@ -109,7 +94,6 @@ KEYWORD_SEARCHES = Counter(
     "Queries with words, by what became of these: searched, disabled (the shard keeps no words), "
     "being_built.",
     ["state"],
-    registry=REGISTRY,
 )
 
 # A series that first appears with its first count hides that count from rate().
