@@ -16,6 +16,7 @@ from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[
 from typer.main import get_command
 
 from tandem.cli.old_names import with_new_names
+from tandem.cli.options import with_help
 from tandem.cli.refusals import OFFERED, print_error, suited
 from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.stop_signals import Stopped
@@ -91,7 +92,7 @@ def _built(group: str, name: str, what: str | Mapping[str, Row], sentence: str) 
     except ModuleNotFoundError as error:
         extra = next((_EXTRAS[start] for start in _EXTRAS if place.startswith(start)), None)
         raise PackageMissing(f"{group} {name}", missing_package(error), extra) from error
-    command = getattr(module, function)
+    command = with_help(getattr(module, function))
     app.command(name, cls=Command, hidden=not sentence)(command)
     return get_command(app)
 

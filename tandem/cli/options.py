@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Container, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -59,6 +59,28 @@ def with_signature(command: _Command, keywords: list[inspect.Parameter]) -> _Com
     return command
 
 
+def with_help(command: _Command) -> _Command:
+    """Returns the command, whose parameters of a type and a sentence are options with that help.
+
+    One that is False by default is a flag, without a --no-….
+    """
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    return with_signature(command, [_with_help(each) for each in parameters])
+
+
+def _with_help(parameter: inspect.Parameter) -> inspect.Parameter:
+    kind, *said = get_args(parameter.annotation)
+    if get_origin(parameter.annotation) is not Annotated or not isinstance(said[0], str):
+        return parameter
+    names = [flag_of(parameter.name)] if parameter.default is False else []
+    return parameter.replace(annotation=Annotated[kind, typer.Option(*names, help=said[0])])
+
+
+def flag_of(name: str) -> str:
+    """Returns how a parameter is typed, as in --no-cache."""
+    return f"--{name.replace('_', '-')}"
+
+
 def arguments_of(record: Any, but: Container[str]) -> list[str]:  # noqa: ANN401
     """Returns how a command's options are typed, without those of some fields."""
     arguments: list[str] = []
@@ -68,8 +90,8 @@ def arguments_of(record: Any, but: Container[str]) -> list[str]:  # noqa: ANN401
         if each.name in but or value is None or value is False:
             continue
         # Within Annotated, an option's own name is in the place of its default.
-        own_name = hints[each.name].__metadata__[0].default
-        flag = own_name if isinstance(own_name, str) else f"--{each.name.replace('_', '-')}"
+        own_name = getattr(hints[each.name].__metadata__[0], "default", None)
+        flag = own_name if isinstance(own_name, str) else flag_of(each.name)
         if value is True:
             arguments.append(flag)
         else:

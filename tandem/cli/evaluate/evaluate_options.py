@@ -20,57 +20,41 @@ class EvaluateOptions:
     """The options of the command."""
 
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)] = "scenes"
-    split: Annotated[str, typer.Option(help="split of the corpus")] = "test"
+    split: Annotated[str, "split of the corpus"] = "test"
     gallery_count: Annotated[
         int,
         typer.Option("--count", help="images in the gallery; for scenes a multiple of 4", min=1),
     ] = 1_000
     captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1
-    language: Annotated[
-        str | None,
-        typer.Option(help="language of the queries; by default all in turns"),
-    ] = None
+    language: Annotated[str | None, "language of the queries; by default all in turns"] = None
     fold_count: Annotated[
         int, typer.Option("--folds", help="number of galleries to split the images into", min=1)
     ] = 1
     distractors: Annotated[
-        list[str] | None,
-        typer.Option(help="CORPUS:SPLIT:COUNT of distractors, which never are queries; may repeat"),
+        list[str] | None, "CORPUS:SPLIT:COUNT of distractors, which never are queries; may repeat"
     ] = None
-    any_match: Annotated[
-        bool,
-        typer.Option(
-            "--any-match",
-            help="whether all items with an equal caption count as right",
-        ),
-    ] = False
+    any_match: Annotated[bool, "whether all items with an equal caption count as right"] = False
     query_count: Annotated[
         int | None,
         typer.Option(help="queries in each direction; by default the whole gallery", min=1),
     ] = None
-    seed: Annotated[int, typer.Option(help="which scenes")] = 1
+    seed: Annotated[int, "which scenes"] = 1
     k: Annotated[
         list[int] | None,
         typer.Option("--rerank-k", min=0, help="pool sizes to rerank, 0 for none; may repeat"),
     ] = None
     adaptive_depth: Annotated[
-        bool,
-        typer.Option(
-            "--adaptive-depth",
-            help="stop reranking, before --rerank-k, once the top result is unlikely to change",
-        ),
+        bool, "stop reranking, before --rerank-k, once the top result is unlikely to change"
     ] = False
     concurrency: Annotated[int, typer.Option(help="searches at once", min=1)] = 8
     address: ADDRESS = DEFAULT_ADDRESS
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="measure this checkpoint without a server")
-    ] = None
+    checkpoint: Annotated[Path | None, "measure this checkpoint without a server"] = None
     retriever: Annotated[
-        Path | None, typer.Option(help="with --checkpoint: another checkpoint whose BE retrieves")
+        Path | None, "with --checkpoint: another checkpoint whose BE retrieves"
     ] = None
-    precision: Annotated[
-        Precision | None, typer.Option(help="with --checkpoint: the precision; by default fp32")
-    ] = None
+    precision: Annotated[Precision | None, "with --checkpoint: the precision; by default fp32"] = (
+        None
+    )
     fusion: Annotated[
         int | None,
         typer.Option("--fusion-k", min=1, help="with --checkpoint: pool size for score fusion"),
@@ -86,33 +70,23 @@ class EvaluateOptions:
     ] = LongTexts.ERROR
     regions: Annotated[
         Path | None,
-        typer.Option(
-            help="a detector's files, whose regions are sent instead of images; with --checkpoint "
-            "the file that tandem regions writes"
-        ),
+        "a detector's files, whose regions are sent instead of images; with --checkpoint "
+        "the file that tandem regions writes",
     ] = None
     allow_trained: Annotated[
         bool,
-        typer.Option(
-            "--allow-trained",
-            help="with --checkpoint: also measure on pictures that it was trained on, or that "
-            "--neighbours were",
-        ),
+        "with --checkpoint: also measure on pictures that it was trained on, or that "
+        "--neighbours were",
     ] = False
     neighbours: Annotated[
         list[str] | None,
-        typer.Option(
-            help="with --checkpoint: also reorder by a folder of tandem train neighbours, or by a "
-            "method without labels, such as krnn; may repeat"
-        ),
+        "with --checkpoint: also reorder by a folder of tandem train neighbours, or by a "
+        "method without labels, such as krnn; may repeat",
     ] = None
     neighbours_dev: Annotated[
-        Path | None,
-        typer.Option(help="with --neighbours: lists of dev, on which settings are chosen"),
+        Path | None, "with --neighbours: lists of dev, on which settings are chosen"
     ] = None
-    report: Annotated[
-        Path | None, typer.Option(help="folder for report.json, report.md and a plot")
-    ] = None
+    report: Annotated[Path | None, "folder for report.json, report.md and a plot"] = None
 
     def __post_init__(self) -> None:
         """Raises BadParameter for an option that would be ignored."""

@@ -80,10 +80,9 @@ def tune(
         str, typer.Option("--type", help="auto, Flat, or a FAISS factory string")
     ] = "auto",
     parameter: Annotated[
-        list[str] | None,
-        typer.Option(help="a search parameter, such as nprobe=16; by default measured"),
+        list[str] | None, "a search parameter, such as nprobe=16; by default measured"
     ] = None,
-    recall_target: Annotated[float, typer.Option(help="target recall at 20, 0 to 1")] = 0.98,
+    recall_target: Annotated[float, "target recall at 20, 0 to 1"] = 0.98,
     memory_mb: Annotated[
         int, typer.Option("--memory-mb", help="limit of FAISS's codes, for auto; 0 for no limit")
     ] = 0,
@@ -143,12 +142,12 @@ def backup(
 
 def advise(
     index_id: INDEX,
-    modality: Annotated[Modality, typer.Option(help="which part of it")] = Modality.IMAGE,
+    modality: Annotated[Modality, "which part of it"] = Modality.IMAGE,
     index_type: Annotated[
         list[str] | None,
         typer.Option("--type", help="index type to measure; by default a choice by size"),
     ] = None,
-    recall_target: Annotated[float, typer.Option(help="target recall at 20, 0 to 1")] = 0.98,
+    recall_target: Annotated[float, "target recall at 20, 0 to 1"] = 0.98,
     memory_mb: Annotated[
         int, typer.Option("--memory-mb", help="limit of FAISS's codes; 0 for no limit")
     ] = 0,

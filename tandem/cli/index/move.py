@@ -47,10 +47,10 @@ def move(
         ),
     ] = [],  # noqa: B006
     shard_map_file: Annotated[
-        Path, typer.Option(help="the orchestrators' ORCHESTRATOR_SHARD_MAP_FILE, to write")
+        Path, "the orchestrators' ORCHESTRATOR_SHARD_MAP_FILE, to write"
     ] = Path("shard-map.json"),
     progress_file: Annotated[
-        Path, typer.Option(help="keeps how far the move is, so that a killed one continues")
+        Path, "keeps how far the move is, so that a killed one continues"
     ] = Path("tandem-move.json"),
     lift: Annotated[
         bool, typer.Option(help="only let the sources take writes again, after a move given up")

@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 30.0
 @with_json
 def remove(
     items: Annotated[list[str], typer.Argument(help="item ids, as tandem search prints them")],
-    index: Annotated[str, typer.Option(help="index to remove them from")] = "scenes",
+    index: Annotated[str, "index to remove them from"] = "scenes",
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Delete items by id, permanently.
@@ -44,7 +44,7 @@ def remove(
 @with_json
 def drop(
     index_id: Annotated[str, typer.Argument(help="index id, for example scenes")],
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Annotated[bool, "do not ask"] = False,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
     """Delete an index with all its items, permanently."""

@@ -66,13 +66,11 @@ class IngestOptions:
 
     corpus: Annotated[str, typer.Argument(help=CORPUS_HELP)]
     index: Annotated[
-        str | None,
-        typer.Option(help="index to ingest into; by default the folder's name, or scenes"),
+        str | None, "index to ingest into; by default the folder's name, or scenes"
     ] = None
-    split: Annotated[
-        str,
-        typer.Option(help="split of the corpus; COCO also has train_without_restval"),
-    ] = DEFAULT_SPLIT
+    split: Annotated[str, "split of the corpus; COCO also has train_without_restval"] = (
+        DEFAULT_SPLIT
+    )
     count: Annotated[
         int | None,
         typer.Option(
@@ -80,23 +78,17 @@ class IngestOptions:
             min=1,
         ),
     ] = None
-    seed: Annotated[int, typer.Option(help="which scenes")] = DEFAULT_SEED
+    seed: Annotated[int, "which scenes"] = DEFAULT_SEED
     on_error: Annotated[
         OnError,
-        typer.Option(
-            help="what to do with an unreadable image or caption: stop, or skip and count it; "
-            "refusals of the server never stop the ingest"
-        ),
+        "what to do with an unreadable image or caption: stop, or skip and count it; "
+        "refusals of the server never stop the ingest",
     ] = OnError.STOP
-    captions: Annotated[
-        bool, typer.Option(help="whether to ingest the captions too, as text items")
-    ] = True
+    captions: Annotated[bool, "whether to ingest the captions too, as text items"] = True
     caption_attribute: Annotated[
         str | None,
-        typer.Option(
-            help="attribute of an image in which to store its captions, by whose words hybrid "
-            "searches find it: caption, unless the server names others"
-        ),
+        "attribute of an image in which to store its captions, by whose words hybrid "
+        "searches find it: caption, unless the server names others",
     ] = None
     long_texts: Annotated[
         LongTexts,
@@ -107,10 +99,7 @@ class IngestOptions:
         ),
     ] = LongTexts.TRUNCATE
     regions: Annotated[
-        Path | None,
-        typer.Option(
-            help="file or folder of a detector, whose regions are sent instead of the images"
-        ),
+        Path | None, "file or folder of a detector, whose regions are sent instead of the images"
     ] = None
     address: ADDRESS = "127.0.0.1:7400"
 

@@ -40,13 +40,10 @@ class AddOptions:
         ),
     ] = None
     repository: REPOSITORY = DEFAULT_REPOSITORY
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="precision; by default bf16 if this CPU supports it"),
-    ] = None
-    revision: Annotated[
-        str | None, typer.Option(help="commit, tag or branch of the hub's model")
-    ] = None
+    precision: Annotated[Precision | None, "precision; by default bf16 if this CPU supports it"] = (
+        None
+    )
+    revision: Annotated[str | None, "commit, tag or branch of the hub's model"] = None
     image_encoder: Annotated[
         str | None,
         typer.Option(
@@ -62,12 +59,9 @@ class AddOptions:
         ),
     ] = None
     tokens: Annotated[
-        TokenSource | None,
-        typer.Option(help="where the cross-encoder's image tokens come from; by default stored"),
+        TokenSource | None, "where the cross-encoder's image tokens come from; by default stored"
     ] = None
-    pt2: Annotated[
-        bool, typer.Option("--pt2", help="also write model.pt2, by torch.export; takes longer")
-    ] = False
+    pt2: Annotated[bool, "also write model.pt2, by torch.export; takes longer"] = False
 
 
 @with_options

@@ -50,12 +50,10 @@ class CalibrateOptions:
     checkpoint: Annotated[
         Path | None, typer.Argument(help="folder of a checkpoint; by default the bundled one")
     ] = None
-    precision: Annotated[
-        Precision | None, typer.Option(help="serving precision, as for tandem models add")
-    ] = None
+    precision: Annotated[Precision | None, "serving precision, as for tandem models add"] = None
     corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes"
-    dev_split: Annotated[str, typer.Option(help="split to fit on")] = "val"
-    test_split: Annotated[str, typer.Option(help="split to report on")] = "test"
+    dev_split: Annotated[str, "split to fit on"] = "val"
+    test_split: Annotated[str, "split to report on"] = "test"
     gallery_count: Annotated[int, typer.Option("--count", help="pictures per split", min=1)] = 2_000
     query_count: Annotated[
         int | None, typer.Option(help="queries per direction; by default the whole gallery", min=1)
@@ -74,7 +72,7 @@ class CalibrateOptions:
         float, typer.Option(help="points of R@1 that stopping early may lose on dev", min=0.0)
     ] = 0.2
     on_error: ON_ERROR = OnError.STOP
-    report: Annotated[Path | None, typer.Option(help="Markdown file for the report")] = None
+    report: Annotated[Path | None, "Markdown file for the report"] = None
     write: Annotated[
         bool | None,
         typer.Option(

@@ -12,7 +12,7 @@ from tandem.modeling import separate_checkpoint
 def combine(
     bi_encoder: Annotated[Path, typer.Argument(help="checkpoint with the BE")],
     cross_encoder: Annotated[Path, typer.Argument(help="checkpoint with the CE")],
-    folder: Annotated[Path, typer.Option(help="folder of the new checkpoint")],
+    folder: Annotated[Path, "folder of the new checkpoint"],
 ) -> None:
     """Combine two checkpoints into one (Sep+Coop).
 

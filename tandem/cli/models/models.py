@@ -56,7 +56,7 @@ def describe(address: ADDRESS = "127.0.0.1:7400") -> None:
 
 def remove(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Annotated[bool, "do not ask"] = False,
 ) -> None:
     """Delete our model's files.
 

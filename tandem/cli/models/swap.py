@@ -31,14 +31,12 @@ def swap(
     checkpoint: Annotated[
         Path | None, typer.Argument(help="folder of the checkpoint for the next version")
     ] = None,
-    to: Annotated[int | None, typer.Option(help="an existing version to return to")] = None,
+    to: Annotated[int | None, "an existing version to return to"] = None,
     repository: Annotated[
         Path,
         typer.Option("--model-repository", help="model repository of a running tandem up --swaps"),
     ] = DEFAULT_REPOSITORY,
-    precision: Annotated[
-        Precision | None, typer.Option(help="precision; by default the repository's")
-    ] = None,
+    precision: Annotated[Precision | None, "precision; by default the repository's"] = None,
     wait_seconds: Annotated[
         float, typer.Option(help="seconds to wait until it serves or is refused", min=1.0)
     ] = 180.0,

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
@@ -15,9 +13,7 @@ from tandem.modeling.export.verification import verify_repository
 @with_json
 def verify(
     repository: REPOSITORY = DEFAULT_REPOSITORY,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="checkpoint whose answers the models must reproduce")
-    ] = None,
+    checkpoint: Annotated[Path | None, "checkpoint whose answers the models must reproduce"] = None,
 ) -> None:
     """Check the model's files, load and try them.
 

@@ -25,30 +25,22 @@ class BuildOptions:
     """The options of the command."""
 
     file: Annotated[Path, typer.Argument(help="file to write, for example train.neighbours")]
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="folder of a checkpoint; by default the bundled one")
-    ] = None
+    checkpoint: Annotated[Path | None, "folder of a checkpoint; by default the bundled one"] = None
     corpus: Annotated[str, typer.Option(help=CORPUS_HELP)] = "scenes"
-    split: Annotated[str, typer.Option(help="split of the corpus")] = "train"
+    split: Annotated[str, "split of the corpus"] = "train"
     gallery_count: Annotated[
         int | None, typer.Option("--count", help="pictures; by default all", min=1)
     ] = None
     captions: Annotated[int, typer.Option(help="captions a picture", min=1)] = 1
-    language: Annotated[
-        str | None, typer.Option(help="language of the captions; by default all in turns")
-    ] = None
+    language: Annotated[str | None, "language of the captions; by default all in turns"] = None
     seed: Annotated[int, typer.Option(help="which scenes", min=0, max=MAX_SEED)] = 1
     k: Annotated[int, typer.Option(help="neighbours of each item, of either modality", min=1)] = 100
     rerank_k: Annotated[
         int,
         typer.Option(help="pool size that the cross-encoder scores; 0 for only the BE", min=0),
     ] = 0
-    retriever: Annotated[Path | None, typer.Option(help="another checkpoint, whose BE embeds")] = (
-        None
-    )
-    precision: Annotated[
-        Precision | None, typer.Option(help="precision of the models; by default fp32")
-    ] = None
+    retriever: Annotated[Path | None, "another checkpoint, whose BE embeds"] = None
+    precision: Annotated[Precision | None, "precision of the models; by default fp32"] = None
     address: Annotated[
         str | None,
         typer.Option(
@@ -56,17 +48,13 @@ class BuildOptions:
             callback=checked_if_given,
         ),
     ] = None
-    regions: Annotated[
-        Path | None,
-        typer.Option(help="file that tandem regions writes, read instead of pixels"),
-    ] = None
+    regions: Annotated[Path | None, "file that tandem regions writes, read instead of pixels"] = (
+        None
+    )
     on_error: ON_ERROR = OnError.STOP
-    allow_trained: Annotated[
-        bool,
-        typer.Option(
-            "--allow-trained", help="also build lists of pictures that the model was trained on"
-        ),
-    ] = False
+    allow_trained: Annotated[bool, "also build lists of pictures that the model was trained on"] = (
+        False
+    )
 
 
 @with_options

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_args
 import typer
 from google.protobuf import json_format
 
-from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS, with_options
+from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS, flag_of, with_options
 from tandem.cli.search.empty_answer import why_empty
 from tandem.cli.search.found_files import FoundFiles
 from tandem.cli.search.search_output import SearchOutput
@@ -47,9 +47,9 @@ class SearchCall:
     image: Annotated[
         Path | None, typer.Option(help="image file to find texts for", exists=True, dir_okay=False)
     ] = None
-    item: Annotated[
-        list[str] | None, typer.Option(help="id of an item in the index to search with; may repeat")
-    ] = None
+    item: Annotated[list[str] | None, "id of an item in the index to search with; may repeat"] = (
+        None
+    )
     encoding: Annotated[
         Path | None,
         typer.Option(
@@ -63,29 +63,20 @@ class SearchCall:
         ),
     ] = None
     weight: Annotated[
-        list[float] | None,
-        typer.Option(help="weight of each query part, in the order text, image, items, encoding"),
+        list[float] | None, "weight of each query part, in the order text, image, items, encoding"
     ] = None
-    index: Annotated[str, typer.Option(help="index to search")] = "scenes"
+    index: Annotated[str, "index to search"] = "scenes"
     pages: Annotated[int, typer.Option(help="pages of results to show", min=1)] = 1
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="show the terms of each score, and how each shard searched"),
-    ] = False
-    stream: Annotated[bool, typer.Option("--stream", help="show bi-encoder order first")] = False
-    where: Annotated[
-        str | None,
-        typer.Option(help="filter on attributes: 'style = noto and not exists hidden'"),
-    ] = None
+    explain: Annotated[bool, "show the terms of each score, and how each shard searched"] = False
+    stream: Annotated[bool, "show bi-encoder order first"] = False
+    where: Annotated[str | None, "filter on attributes: 'style = noto and not exists hidden'"] = (
+        None
+    )
     consistency_token: Annotated[
-        list[str] | None, typer.Option(help="token of a write that the search must see; may repeat")
+        list[str] | None, "token of a write that the search must see; may repeat"
     ] = None
-    attributes: Annotated[bool, typer.Option("--attributes", help="show the items' attributes")] = (
-        False
-    )
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object with every field")] = (
-        False
-    )
+    attributes: Annotated[bool, "show the items' attributes"] = False
+    json: Annotated[bool, "print one JSON object with every field"] = False
     save: Annotated[
         Path | None,
         typer.Option(help="folder to save the found items in, one file each", file_okay=False),
@@ -135,22 +126,17 @@ def _same_options() -> list[inspect.Parameter]:
         if name in _OTHERWISE_NAMED:
             continue
         # An option that a sentence names is typed otherwise here.
-        said = re.sub(r"\b[a-z]+_[a-z]+\b", lambda each: _flag(each[0]), sentence)
-        option = typer.Option(_flag(name), help=said[0].lower() + said[1:])
+        said = re.sub(r"\b[a-z]+_[a-z]+\b", lambda each: flag_of(each[0]), sentence)
         typed, default = (bool, False) if kind is bool else (get_args(kind)[0] | None, None)
         found.append(
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=default,
-                annotation=Annotated[typed, option],
+                annotation=Annotated[typed, said[0].lower() + said[1:]],
             )
         )
     return found
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 @partial(with_options, more=_same_options())

@@ -47,9 +47,7 @@ class _Query:
 
 
 def demo(
-    data: Annotated[
-        Path, typer.Option(help="folder for the demo's stores, logs and picture")
-    ] = Path(".tandem/demo"),
+    data: Annotated[Path, "folder for the demo's stores, logs and picture"] = Path(".tandem/demo"),
     repository: REPOSITORY = DEFAULT_REPOSITORY,
     scene_count: Annotated[
         int, typer.Option("--count", help="scenes to ingest, a multiple of 4", min=1)

@@ -17,10 +17,8 @@ def health(
     address: Annotated[
         str, typer.Argument(help="host:port of any service", envvar="TANDEM_ADDRESS")
     ] = DEFAULT_ADDRESS,
-    service: Annotated[
-        str, typer.Option(help='"" for readiness, "liveness" for the process only')
-    ] = "",
-    timeout: Annotated[float, typer.Option(help="seconds to wait for the answer")] = 2.0,
+    service: Annotated[str, '"" for readiness, "liveness" for the process only'] = "",
+    timeout: Annotated[float, "seconds to wait for the answer"] = 2.0,
 ) -> None:
     """Check that a service is ready.
 

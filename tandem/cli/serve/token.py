@@ -12,8 +12,8 @@ from tandem.cli.terminal.console import errors, one_line, out
 
 def new(
     name: Annotated[str, typer.Argument(help="name of the caller, for logs and quotas")],
-    scope: Annotated[list[Scope], typer.Option(help="a scope; may repeat")] = [Scope.SEARCH],  # noqa: B006 (typer's way)
-    index: Annotated[list[str], typer.Option(help="an index; may repeat")] = ["*"],  # noqa: B006
+    scope: Annotated[list[Scope], "a scope; may repeat"] = [Scope.SEARCH],  # noqa: B006 (typer's way)
+    index: Annotated[list[str], "an index; may repeat"] = ["*"],  # noqa: B006
     requests_per_second: Annotated[
         float | None, typer.Option(help="limit of calls a second", min=0.001)
     ] = None,

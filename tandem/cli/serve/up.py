@@ -61,39 +61,29 @@ _RENEWAL_SECONDS = 86_400.0
 class UpOptions:
     """The options of the command."""
 
-    data: Annotated[Path, typer.Option(help="folder for item stores and logs")] = Path(".tandem")
+    data: Annotated[Path, "folder for item stores and logs"] = Path(".tandem")
     model_repository: Annotated[
         Path | None,
-        typer.Option(
-            help="model repository, as tandem models add fills it; by default model_repository, "
-            "with the demo's model in it at first"
-        ),
+        "model repository, as tandem models add fills it; by default model_repository, "
+        "with the demo's model in it at first",
     ] = None
     checkpoint: Annotated[
         Path | None,
-        typer.Option(
-            help="checkpoint to serve; by default the model that was added to the repository, or "
-            "the shipped one"
-        ),
+        "checkpoint to serve; by default the model that was added to the repository, or "
+        "the shipped one",
     ] = None
     shards: Annotated[
         int | None,
         typer.Option(help="index shards; by default as many as the folder has, or 2", min=1, max=8),
     ] = None
     precision: Annotated[
-        Precision | None,
-        typer.Option(help="precision; by default that of the export, or this CPU's best"),
+        Precision | None, "precision; by default that of the export, or this CPU's best"
     ] = None
     free_ports_only: Annotated[
         bool, typer.Option("--free-ports", help="use free ports instead of the documented ones")
     ] = False
-    caches: Annotated[
-        bool, typer.Option(help="cache encodings and scores; --no-caches to measure the models")
-    ] = True
-    monitoring: Annotated[
-        bool,
-        typer.Option("--monitoring", help="also run Prometheus, with the rules of deploy/"),
-    ] = False
+    caches: Annotated[bool, "cache encodings and scores; --no-caches to measure the models"] = True
+    monitoring: Annotated[bool, "also run Prometheus, with the rules of deploy/"] = False
     alert_speed: Annotated[
         float,
         typer.Option(
@@ -104,34 +94,19 @@ class UpOptions:
     ] = 1.0
     swaps: Annotated[
         bool,
-        typer.Option(
-            "--swaps",
-            help="allow tandem models swap; every account of this machine can then make Triton "
-            "run code",
-        ),
+        "allow tandem models swap; every account of this machine can then make Triton run code",
     ] = False
     tls: Annotated[
         bool,
-        typer.Option(
-            "--tls",
-            help="use TLS between all processes, with certificates that are made and renewed here; "
-            "callers trust tls/ca.crt in --data",
-        ),
+        "use TLS between all processes, with certificates that are made and renewed here; "
+        "callers trust tls/ca.crt in --data",
     ] = False
     merged: Annotated[
         bool,
-        typer.Option(
-            "--merged",
-            help="run all services in the orchestrator's process: half the services' CPU for each "
-            "search",
-        ),
+        "run all services in the orchestrator's process: half the services' CPU for each search",
     ] = False
     one_process: Annotated[
-        bool,
-        typer.Option(
-            "--one-process",
-            help="serve gRPC and HTTP from one process, without Triton: only the public API",
-        ),
+        bool, "serve gRPC and HTTP from one process, without Triton: only the public API"
     ] = False
     ingest: Annotated[
         str | None,
@@ -142,8 +117,7 @@ class UpOptions:
         ),
     ] = None
     index: Annotated[
-        str | None,
-        typer.Option(help="index that --ingest stores into; by default the folder's name"),
+        str | None, "index that --ingest stores into; by default the folder's name"
     ] = None
 
     def __post_init__(self) -> None:

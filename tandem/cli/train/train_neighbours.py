@@ -25,10 +25,10 @@ PROFILES = ("code", "paper")
 
 def train_neighbours(
     lists: Annotated[Path, typer.Argument(help="lists of train, by tandem neighbours build")],
-    dev: Annotated[Path, typer.Option(help="lists of dev, on which the best epoch is chosen")],
-    folder: Annotated[Path, typer.Option(help="folder for the networks")] = Path("leaprr"),
+    dev: Annotated[Path, "lists of dev, on which the best epoch is chosen"],
+    folder: Annotated[Path, "folder for the networks"] = Path("leaprr"),
     profile: Annotated[
-        str, typer.Option(help="code, as the published program, or paper, as the publication")
+        str, "code, as the published program, or paper, as the publication"
     ] = "code",
     epochs: Annotated[int, typer.Option(help="times to learn from each text", min=1)] = 30,
     settings: Annotated[
@@ -46,10 +46,8 @@ def train_neighbours(
             max=MAX_SEED_COUNT,
         ),
     ] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="resume a stopped run")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace another run in the folder")
-    ] = False,
+    resume: Annotated[bool, "resume a stopped run"] = False,
+    overwrite: Annotated[bool, "replace another run in the folder"] = False,
 ) -> None:
     """Train LeaPRR on lists of neighbours.
 

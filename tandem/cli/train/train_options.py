@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
-from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT, check_seeds
+from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT, check_seeds, flag_of
 from tandem.corpus.readable_records import OnError
 from tandem.lab.training.recipes.named_recipes import RECIPES, finetune, recipe_named
 from tandem.lab.training.recipes.recipe import (
@@ -52,7 +52,7 @@ class TrainOptions:
         str,
         typer.Argument(help=f"one of {', '.join(sorted(RECIPES))}, or {FINETUNE} with --corpus"),
     ]
-    folder: Annotated[Path, typer.Option(help="folder for the checkpoint")] = Path("checkpoints")
+    folder: Annotated[Path, "folder for the checkpoint"] = Path("checkpoints")
     seed: Annotated[int, typer.Option(help="random seed", min=0, max=MAX_SEED)] = 1
     seed_count: Annotated[
         int | None,
@@ -65,16 +65,14 @@ class TrainOptions:
         ),
     ] = None
     against: Annotated[
-        str | None,
-        typer.Option(help="with --seeds: another recipe, trained and measured alike and compared"),
+        str | None, "with --seeds: another recipe, trained and measured alike and compared"
     ] = None
     test: Annotated[
-        str,
-        typer.Option(help="with --seeds: arguments of tandem evaluate, which the corpus precedes"),
+        str, "with --seeds: arguments of tandem evaluate, which the corpus precedes"
     ] = "--split test"
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or cuda:n; by default cuda if available, else cpu")
-    ] = None
+    device: Annotated[str | None, "cpu, cuda or cuda:n; by default cuda if available, else cpu"] = (
+        None
+    )
     pretrained: Annotated[
         str | None,
         typer.Option(
@@ -83,42 +81,30 @@ class TrainOptions:
     ] = None
     image_source: Annotated[
         str | None,
-        typer.Option(
-            help="source of image tokens: grid, patches, efficientnet_lite0, regions, or the "
-            "folder or hub name of a ViT, CLIP, SigLIP, DINOv2, ConvNeXt or ResNet; by default the "
-            "recipe's"
-        ),
+        "source of image tokens: grid, patches, efficientnet_lite0, regions, or the "
+        "folder or hub name of a ViT, CLIP, SigLIP, DINOv2, ConvNeXt or ResNet; by default the "
+        "recipe's",
     ] = None
     precision: Annotated[
         Precision | None,
-        typer.Option(
-            help="bf16 or fp32, for matrix products; by default the recipe's, or fp32 where a CPU "
-            "would emulate bf16"
-        ),
+        "bf16 or fp32, for matrix products; by default the recipe's, or fp32 where a CPU "
+        "would emulate bf16",
     ] = None
-    resume: Annotated[bool, typer.Option("--resume", help="resume a stopped run")] = False
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace another run in the folder")
-    ] = False
-    corpus: Annotated[
-        str | None, typer.Option(help="corpus to train on: emoji or a path; by default scenes")
-    ] = None
-    regions: Annotated[
-        Path | None, typer.Option(help="with --corpus: file of regions to read instead of pixels")
-    ] = None
+    resume: Annotated[bool, "resume a stopped run"] = False
+    overwrite: Annotated[bool, "replace another run in the folder"] = False
+    corpus: Annotated[str | None, "corpus to train on: emoji or a path; by default scenes"] = None
+    regions: Annotated[Path | None, "with --corpus: file of regions to read instead of pixels"] = (
+        None
+    )
     features: Annotated[
         Path | None,
-        typer.Option(
-            help="with --corpus: folder where image tokens of a frozen network are kept for later "
-            "runs; by default features in --folder"
-        ),
+        "with --corpus: folder where image tokens of a frozen network are kept for later "
+        "runs; by default features in --folder",
     ] = None
     init: Annotated[
         Path | None,
-        typer.Option(
-            help=f"checkpoint to start from: for {FINETUNE} and cross_encoder_after_be, by default "
-            "the bundled one; joint_matcher needs one; with --corpus for any other recipe, none"
-        ),
+        f"checkpoint to start from: for {FINETUNE} and cross_encoder_after_be, by default "
+        "the bundled one; joint_matcher needs one; with --corpus for any other recipe, none",
     ] = None
     rounds: Annotated[
         int | None,
@@ -138,9 +124,7 @@ class TrainOptions:
     ] = None
     language: Annotated[
         list[str] | None,
-        typer.Option(
-            help="with --corpus: language of the captions to read; repeatable; by default all"
-        ),
+        "with --corpus: language of the captions to read; repeatable; by default all",
     ] = None
     settings: Annotated[
         list[str] | None,
@@ -148,15 +132,9 @@ class TrainOptions:
             "--set", metavar="FIELD=VALUE", help="change a field of the recipe; repeatable"
         ),
     ] = None
-    drop_long_captions: Annotated[
-        bool,
-        typer.Option("--drop-long-captions", help="with --corpus: drop too long captions"),
-    ] = False
+    drop_long_captions: Annotated[bool, "with --corpus: drop too long captions"] = False
     on_error: Annotated[
-        OnError | None,
-        typer.Option(
-            help="with --corpus: stop at a record that cannot be read (default), or skip it"
-        ),
+        OnError | None, "with --corpus: stop at a record that cannot be read (default), or skip it"
     ] = None
 
     def __post_init__(self) -> None:
@@ -289,7 +267,7 @@ class TrainOptions:
 
     def _refuse_all_but(self, taken: Collection[str], why: str) -> None:
         ignored = [
-            _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+            _OPTIONS.get(name, flag_of(name))
             for name in ("pretrained", "image_source", *_OF_EVERY_CORPUS)
             if name not in taken and getattr(self, name) not in (None, False)
         ]
