@@ -2,7 +2,7 @@
 
 entry, app                           the process, and the list of commands
 command_line, old_names, refusals    parsing, old option names, errors
-options, user_path                   records of options, and what several commands take
+options                              records of options, and what several commands take
 terminal                             what is printed, progress, signals
 smaller_jpeg                         a JPEG scaled down to be sent
 corpora, ingest, index, search       corpora by name; what writes, keeps and searches an index

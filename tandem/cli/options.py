@@ -124,6 +124,19 @@ def all_checked(texts: list[str]) -> list[str]:
     return [checked(text) for text in texts]
 
 
+def user_path(text: str) -> Path:
+    """Returns the path with "~" and "~user" expanded.
+
+    Raises ValueError if there is no such home folder.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError(
+            f"{text}: there is no home folder for {Path(text).parts[0]}; write the whole path"
+        ) from None
+
+
 def nobody_there(address: str) -> str | None:
     """Connects to an address; returns a message if nothing listens, or the host is unknown.
 

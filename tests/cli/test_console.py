@@ -85,7 +85,6 @@ def test_no_command_prints_past_the_console() -> None:
         "console": {"rich.text", "rich.console"},
         "progress": {"rich.text", "rich.progress"},
         "settings_page": {"\n    print("},  # a page for a file, of our own words
-        "training_bar": {"rich.console", "rich.progress"},
     }
     past = {
         "rich.text",

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import typer
 
+from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import OnError
@@ -33,6 +35,10 @@ def gallery(seed: int = 1, language: str = "en") -> Gallery:
     return make_gallery(scene_records("test", seed, 8), [language])
 
 
+def measure_at(address: str, **options: Any) -> ServedMeasure:
+    return ServedMeasure(EvaluateOptions(address=address, concurrency=2, **options))
+
+
 async def one_refused(request: pb.IngestItemsRequest) -> pb.IngestItemsResponse:
     """Stores all but one picture."""
     response = await all_stored(request)
@@ -48,10 +54,9 @@ async def measured(
 ) -> tuple[list[Report], list[str]]:
     """Returns each gallery's report and the index it went into."""
     async with search_server(ingest=one_refused if refusing else all_stored) as (address, told):
-        measure = ServedMeasure(address, None, 2, on_error)
+        measure = measure_at(address, on_error=on_error)
         reports = [
-            await asyncio.to_thread(measure.measure, each, [20], {"title": "t"})
-            for each in galleries
+            await asyncio.to_thread(measure.measure, each, {"title": "t"}) for each in galleries
         ]
     ingests = [each for each in told.requests if isinstance(each, pb.IngestItemsRequest)]
     return reports, list(dict.fromkeys(each.index_id for each in ingests))
@@ -68,9 +73,9 @@ async def test_each_gallery_has_its_own_index() -> None:
 async def test_its_index_is_removed_after_success_and_failure(refusing: bool) -> None:
     """Whole, and no other; also where the measuring fails."""
     async with search_server(ingest=one_refused if refusing else all_stored) as (address, told):
-        measure = ServedMeasure(address, None, 2, OnError.STOP)
+        measure = measure_at(address)
         try:
-            await asyncio.to_thread(measure.measure, gallery(), [20], {"title": "t"})
+            await asyncio.to_thread(measure.measure, gallery(), {"title": "t"})
         except typer.Exit:
             assert refusing
 
@@ -99,9 +104,9 @@ async def test_a_refused_items_record_is_left_out_on_request() -> None:
 async def test_a_gallerys_policy_for_long_captions_is_sent_with_items_and_queries() -> None:
     """A caption is both."""
     async with search_server() as (address, told):
-        measure = ServedMeasure(address, None, 2, OnError.STOP)
+        measure = measure_at(address)
         cut = replace(gallery(), truncation_policy=TruncationPolicy.TRUNCATE)
-        await asyncio.to_thread(measure.measure, cut, [20], {"title": "t"})
+        await asyncio.to_thread(measure.measure, cut, {"title": "t"})
 
     policies = [
         each.truncation_policy
@@ -120,9 +125,9 @@ async def test_a_bi_encoder_alone_is_measured_with_one_note(
         return pb.SearchItemsResponse()
 
     async with search_server(search=bi_encoder) as (address, told):
-        measure = ServedMeasure(address, None, 2, OnError.STOP)
+        measure = measure_at(address, k=[5, 20])
         reports = [
-            await asyncio.to_thread(measure.measure, gallery(seed), [5, 20], {"title": "t"})
+            await asyncio.to_thread(measure.measure, gallery(seed), {"title": "t"})
             for seed in (1, 2)
         ]
 
@@ -183,9 +188,9 @@ class OneRegion:
 async def test_regions_are_stored_and_searched_with_instead_of_pictures() -> None:
     async with search_server(ingest=all_stored) as (address, told):
         regions = RecordRegions(OneRegion())
-        measure = ServedMeasure(address, None, 2, OnError.STOP, regions=regions)
+        measure = ServedMeasure(EvaluateOptions(address=address, concurrency=2), regions)
         measure.check(next(iter(scene_records("test", 1, 8))))
-        await asyncio.to_thread(measure.measure, gallery(), [20], {"title": "t"})
+        await asyncio.to_thread(measure.measure, gallery(), {"title": "t"})
 
     items = [
         item

@@ -4,7 +4,7 @@ import io
 
 from tandem.cli.terminal.console import Terminal
 from tandem.cli.terminal.progress import LongWork
-from tandem.cli.train.training_bar import TrainingBar
+from tandem.cli.train.train import TrainingBar
 from tandem.lab.training.runs.run import NOTE_STAGE
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final, get_args
 
 import typer
 
-from tandem.cli.user_path import user_path
+from tandem.cli.options import user_path
 from tandem.corpus import emoji
 from tandem.corpus.errors import SplitUnknown
 from tandem.corpus.left_out import LeftOut

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tandem.cli.user_path import user_path
+from tandem.cli.options import user_path
 from tandem.client import NewContent, RegionContent
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readable_records import (

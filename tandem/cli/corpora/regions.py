@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tandem.cli.corpora.corpora import ON_ERROR
 from tandem.cli.corpora.detector_files import open_detector_files
+from tandem.cli.options import user_path
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
-from tandem.cli.user_path import user_path
 from tandem.contract.regions import MAX_REGION_COUNT
 from tandem.corpus.errors import RegionsUnreadable
 from tandem.corpus.readable_records import OnError, SkippedRecords

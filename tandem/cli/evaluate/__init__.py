@@ -4,5 +4,4 @@ evaluate, evaluate_options, compare  the commands
 collection                           the galleries that are measured
 served_measure, offline_measure      through the services; in this process
 neighbour_measure                    orders by neighbours
-report_folder                        what is written
 """

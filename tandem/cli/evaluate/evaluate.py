@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,7 +15,6 @@ import typer
 from tandem.cli.corpora.detector_files import open_detector_files
 from tandem.cli.evaluate.collection import BEST, Collection
 from tandem.cli.evaluate.evaluate_options import EvaluateOptions
-from tandem.cli.evaluate.report_folder import check_writable, write_report
 from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.cli.options import with_options
 from tandem.cli.terminal.console import errors, out
@@ -24,8 +25,15 @@ from tandem.corpus.record_regions import RecordRegions
 from tandem.lab.evaluation.gallery_digest import gallery_digest
 from tandem.lab.evaluation.metrics import RECALL_AT
 from tandem.lab.evaluation.reports.machine import machine_about
+from tandem.lab.evaluation.reports.plots import plot_recall_against_time
 from tandem.lab.evaluation.reports.report import Ranking, Report, joined
-from tandem.lab.evaluation.reports.report_markdown import ORDER_METRICS, order_cells, recall_cell
+from tandem.lab.evaluation.reports.report_markdown import (
+    ORDER_METRICS,
+    order_cells,
+    recall_cell,
+    report_markdown,
+)
+from tandem.platform.files.whole_file import write_whole
 
 if TYPE_CHECKING:
     from tandem.cli.evaluate.offline_measure import OfflineMeasure
@@ -58,10 +66,10 @@ def evaluate(asked: EvaluateOptions) -> None:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
     if asked.report is not None:
-        check_writable(asked.report)
-    whole = joined([measure.measure(each, asked.pool_sizes, about) for each in galleries])
+        _check_writable(asked.report)
+    whole = joined([measure.measure(each, about) for each in galleries])
     # Write before printing, so that a closed terminal loses no figures.
-    is_written = asked.report is None or write_report(whole, asked.report)
+    is_written = asked.report is None or _write_report(whole, asked.report)
     answer(plain(whole.as_json()))
     print_report(whole)
     refused = whole.about.get("refused by the server")
@@ -78,18 +86,45 @@ def _measure(asked: EvaluateOptions, skipped: SkippedRecords) -> OfflineMeasure 
         found = None
         if asked.regions is not None:
             found = RecordRegions(open_detector_files(asked.regions, skipped))
-        return ServedMeasure(
-            asked.address,
-            asked.query_count,
-            asked.concurrency,
-            asked.on_error,
-            is_depth_adaptive=asked.adaptive_depth,
-            regions=found,
-        )
+        return ServedMeasure(asked, found)
     # Imported here, because a running system is measured without torch.
     from tandem.cli.evaluate.offline_measure import OfflineMeasure
 
     return OfflineMeasure(asked.checkpoint, asked)
+
+
+def _check_writable(folder: Path) -> None:
+    """Makes the report's folder; raises ValueError, before anything is measured, where it can't be.
+
+    Raises it also for a folder that is there and takes no file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"the report could not be written: {folder}: {error.strerror}; choose another --report"
+        ) from error
+
+
+def _write_report(report: Report, folder: Path) -> bool:
+    """Writes the figures first, then the plot; returns whether all was, and prints what was not."""
+    plot_name, written = "recall_against_time.png", f"{folder / 'report.md'}, report.json"
+    try:
+        report.write(folder / "report.json")
+        data = report_markdown(report, plot_name).encode(errors="backslashreplace")
+        write_whole(folder / "report.md", lambda fresh: fresh.write_bytes(data))
+    except OSError as error:
+        errors.print(f"the report could not be written: {folder}: {error.strerror}")
+        return False
+    try:
+        plot_recall_against_time(report, folder / plot_name)
+    except (OSError, RuntimeError, TypeError, ValueError) as error:  # Matplotlib raises all.
+        errors.print(f"written: {written}; not drawn: {error}")
+        return False
+    out.print(f"written: {written}, {plot_name}")
+    return True
 
 
 def print_report(report: Report) -> None:

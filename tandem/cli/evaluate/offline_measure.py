@@ -1,6 +1,6 @@
 """Measures checkpoints in this process. It imports torch, so import it late."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -49,8 +49,9 @@ class OfflineMeasure:
         self._checkpoint, origin = _load(folder, self._precision)
         self._retriever: AnyCheckpoint | None = None
         self._about: dict[str, Any] = {"checkpoint": _described(folder, self._checkpoint), **origin}
-        self._can_rerank = self._checkpoint.model.config.has_cross_encoder
-        if not self._can_rerank:
+        self._pool_sizes = asked.pool_sizes
+        if not self._checkpoint.model.config.has_cross_encoder:
+            self._pool_sizes = []
             if asked.retriever or asked.fusion:
                 raise ValueError(
                     f"{folder} has no cross-encoder: leave out --retriever and --fusion-k"
@@ -72,7 +73,7 @@ class OfflineMeasure:
             asked.neighbours,
             asked.neighbours_dev,
             fingerprint_of(self._retriever or self._checkpoint, self._precision),
-            asked.pool_sizes if self._can_rerank else [],
+            self._pool_sizes,
             self._part,
             allows_trained=asked.allow_trained,
         )
@@ -114,9 +115,7 @@ class OfflineMeasure:
             return {_TRAINED: "not recorded"}
         return {_TRAINED: f"{len(names):,} of {len(digest.pictures):,}"}
 
-    def measure(
-        self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
-    ) -> Report:
+    def measure(self, gallery: Gallery, about: Mapping[str, Any]) -> Report:
         """Returns the report of a gallery; without a cross-encoder, of the bi-encoder's order."""
         totals = {name: len(gallery.languages(target)) for name, target in DIRECTIONS.items()}
         made_by = self._about | {"precision": self._precision}
@@ -126,7 +125,7 @@ class OfflineMeasure:
             return offline_report(
                 self._checkpoint,
                 gallery,
-                pool_sizes if self._can_rerank else [],
+                self._pool_sizes,
                 {**about, **made_by, "title": f"{about['title']}, {self._precision}"},
                 retriever=self._retriever,
                 images=self._images,

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.index.remove import drop_index
 from tandem.cli.ingest.demo_note import say_if_demo_serves
 from tandem.cli.ingest.ingest import ingest_items
@@ -36,24 +37,11 @@ from tandem.lab.evaluation.served import AdaptiveDepth, served_report
 class ServedMeasure:
     """Measures the services at one address."""
 
-    def __init__(
-        self,
-        address: str,
-        query_count: int | None,
-        concurrency: int,
-        on_error: OnError,
-        *,
-        is_depth_adaptive: bool = False,
-        regions: RecordRegions | None = None,
-    ) -> None:
+    def __init__(self, asked: EvaluateOptions, regions: RecordRegions | None = None) -> None:
         """Sends nothing yet; with `regions`, these instead of pictures."""
-        self._regions = regions
+        self._asked, self._regions = asked, regions
         # Over all galleries.
-        self._adaptive_depth = AdaptiveDepth() if is_depth_adaptive else None
-        self._address = address
-        self._query_count = query_count
-        self._concurrency = concurrency
-        self._on_error = on_error
+        self._adaptive_depth = AdaptiveDepth() if asked.adaptive_depth else None
         self._refused_count = 0
         self._has_cross_encoder = True
 
@@ -71,9 +59,7 @@ class ServedMeasure:
         """Returns nothing: a server does not know what its model was trained on."""
         return {}
 
-    def measure(
-        self, gallery: Gallery, pool_sizes: Sequence[int], about: Mapping[str, Any]
-    ) -> Report:
+    def measure(self, gallery: Gallery, about: Mapping[str, Any]) -> Report:
         """Returns the report of a gallery; without a cross-encoder, of the bi-encoder's order.
 
         If the server refuses an item of a record, the measurement stops, or leaves the record out
@@ -82,54 +68,44 @@ class ServedMeasure:
         if self._regions is not None:
             gallery = replace(gallery, content_of=self._regions.content)
         index_id = _index_id(gallery)
+        about = {**about, "concurrency": self._asked.concurrency}
         try:
-            return self._measured_in(index_id, gallery, pool_sizes, about)
+            gallery = self._ingested(index_id, gallery, about)
+            if self._refused_count:
+                about["refused by the server"] = f"{self._refused_count} records"
+            report = self._answered(index_id, gallery, about)
         finally:
             # Also after Ctrl-C or a failure, because this index is not needed again.
-            _remove(self._address, index_id)
-
-    def _measured_in(
-        self,
-        index_id: str,
-        gallery: Gallery,
-        pool_sizes: Sequence[int],
-        about: Mapping[str, Any],
-    ) -> Report:
-        with Client(self._address, access=Access.from_environment()) as client:
-            say_if_demo_serves(client, str(about.get("corpus")))
-            total = len(gallery.chosen) + len(gallery.pairs)
-            refused = ingest_items(
-                client,
-                index_id,
-                gallery.items(),
-                total,
-                gallery.truncation_policy,
-                is_kept=False,
-            )
-        about = {**about, "concurrency": self._concurrency}
-        if refused:
-            whole = gallery.only(_without(gallery, set(refused)))
-            if self._on_error is OnError.STOP or not whole.asking_count:
-                errors.print("the gallery is incomplete, so its recall would be of another set")
-                raise typer.Exit(1)
-            self._refused_count += len(gallery.chosen) - len(whole.chosen)
-            about["refused by the server"] = f"{self._refused_count} records"
-            gallery = whole
-        report = self._answered(index_id, gallery, pool_sizes, about)
+            _remove(self._asked.address, index_id)
         if self._adaptive_depth is None:
             return report
         return replace(report, about={**report.about, "adaptive depth": str(self._adaptive_depth)})
 
-    def _answered(
-        self,
-        index_id: str,
-        gallery: Gallery,
-        pool_sizes: Sequence[int],
-        about: Mapping[str, Any],
-    ) -> Report:
+    def _ingested(self, index_id: str, gallery: Gallery, about: Mapping[str, Any]) -> Gallery:
+        """Stores a gallery, and returns it without the records that the server refused."""
+        with Client(self._asked.address, access=Access.from_environment()) as client:
+            say_if_demo_serves(client, str(about.get("corpus")))
+            refused = ingest_items(
+                client,
+                index_id,
+                gallery.items(),
+                len(gallery.chosen) + len(gallery.pairs),
+                gallery.truncation_policy,
+                is_kept=False,
+            )
+        if not refused:
+            return gallery
+        whole = gallery.only(_without(gallery, set(refused)))
+        if self._asked.on_error is OnError.STOP or not whole.asking_count:
+            errors.print("the gallery is incomplete, so its recall would be of another set")
+            raise typer.Exit(1)
+        self._refused_count += len(gallery.chosen) - len(whole.chosen)
+        return whole
+
+    def _answered(self, index_id: str, gallery: Gallery, about: Mapping[str, Any]) -> Report:
         if self._has_cross_encoder:
             try:
-                return asyncio.run(self._ask(index_id, gallery, pool_sizes, about))
+                return asyncio.run(self._ask(index_id, gallery, self._asked.pool_sizes, about))
             except CrossEncoderMissing:
                 # Only an answer says so, because the model description names no remote one.
                 errors.print(NO_CROSS_ENCODER)
@@ -144,14 +120,15 @@ class ServedMeasure:
         pool_sizes: Sequence[int],
         about: Mapping[str, Any],
     ) -> Report:
+        asked = self._asked
         totals = {
-            name: len(pool_sizes) * min(self._query_count or len(languages), len(languages))
+            name: len(pool_sizes) * min(asked.query_count or len(languages), len(languages))
             for name, target in DIRECTIONS.items()
             if (languages := gallery.languages(target))
         }
         done = dict.fromkeys(totals, 0)
         access = Access.from_environment()
-        async with AsyncClient(self._address, timeout_seconds=60.0, access=access) as client:
+        async with AsyncClient(asked.address, timeout_seconds=60.0, access=access) as client:
             with query_progress(totals, before="connect") as show:
 
                 def count_answer(name: str) -> None:
@@ -164,8 +141,8 @@ class ServedMeasure:
                     gallery,
                     pool_sizes,
                     about,
-                    query_count=self._query_count,
-                    concurrency=self._concurrency,
+                    query_count=asked.query_count,
+                    concurrency=asked.concurrency,
                     on_answer=count_answer,
                     adaptive_depth=self._adaptive_depth,
                 )

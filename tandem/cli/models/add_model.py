@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.models.model_source import is_published, read_model
-from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY, with_options
+from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY, user_path, with_options
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
-from tandem.cli.user_path import user_path
+from tandem.lab.zoo.checkpoint import is_zoo_checkpoint
+from tandem.lab.zoo.served import read_zoo_model
 from tandem.model_io.pictures.image_rules import Fit, ImageRules, RegionRules
 from tandem.model_io.repository.manifest import Manifest, model_file
 from tandem.model_io.repository.precision import Precision, native_precision
@@ -19,6 +19,8 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.published_export import export_published
 from tandem.modeling.families.published_model import PublishedModel
+from tandem.modeling.families.reader import is_published_folder, read_published_model
+from tandem.modeling.published.files import published_folder
 
 _FITS = {
     Fit.CROP: "a square cut out of the centre",
@@ -90,9 +92,9 @@ def add(asked: AddOptions) -> None:
         return
     with LongWork(often_short=True) as work:
         work.show("read the model", 0)
-        retriever = read_model(asked.model, asked.revision, asked.image_encoder)
+        retriever = _read_model(asked.model, asked.revision, asked.image_encoder)
         reranker = (
-            None if asked.cross_encoder is None else read_model(asked.cross_encoder, None, None)
+            None if asked.cross_encoder is None else _read_model(asked.cross_encoder, None, None)
         )
         work.show(f"export in {chosen.value}, and compare with the model itself", 0)
         manifest = export_published(
@@ -118,7 +120,32 @@ def _is_checkpoint(model: str) -> bool:
     if not folder.is_dir():
         # A hub name is "owner/name" at most; anything else was meant as a path.
         return model.count("/") > 1 or model.startswith(("/", ".", "~"))
-    return not is_published(folder)
+    return not _is_published(folder)
+
+
+def _is_published(folder: Path) -> bool:
+    """Returns whether it is the folder of a published model or of the zoo's."""
+    return is_published_folder(folder) or is_zoo_checkpoint(folder)
+
+
+def _read_model(name: str, revision: str | None, image_encoder: str | None) -> PublishedModel:
+    """Returns the model; raises ValueError for options that it has no use for."""
+    if user_path(name).is_dir() and is_zoo_checkpoint(user_path(name)):
+        if revision is not None or image_encoder is not None:
+            raise ValueError(f"--revision, --image-encoder: {name} is a model of the zoo")
+        return read_zoo_model(user_path(name))
+    image_folder = None if image_encoder is None else _folder(image_encoder)
+    if revision is not None and user_path(name).is_dir():
+        raise ValueError(f"--revision: {name} is a folder; only a model of the hub has revisions")
+    folder = _folder(name) if revision is None else published_folder(name, revision)
+    return read_published_model(folder, image_folder)
+
+
+def _folder(name: str) -> Path:
+    if user_path(name).is_dir():
+        return user_path(name)
+    hub_name, _, revision = name.partition("@")
+    return published_folder(hub_name, revision or None)
 
 
 def _exported(

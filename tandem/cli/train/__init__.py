@@ -3,5 +3,4 @@
 train, train_options  the command, and its recipe
 train_seeds           several seeds
 train_neighbours      LeaPRR
-training_bar          progress
 """

@@ -1,6 +1,7 @@
 """Implements `tandem train`: trains a model by a recipe, on scenes or on your own corpus."""
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,6 @@ from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.progress import LongWork
 from tandem.cli.train.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.train.train_seeds import SeedRuns, train_seeds
-from tandem.cli.train.training_bar import TrainingBar
 from tandem.corpus.readable_records import (
     OnError,
     SkippedRecords,
@@ -24,7 +24,13 @@ from tandem.lab.training.compute import device_named
 from tandem.lab.training.processes import torchrun_local_rank, torchrun_processes
 from tandem.lab.training.recipes.recipe import MatcherRecipe, Recipe
 from tandem.lab.training.runs.curve_plot import plot_run
-from tandem.lab.training.runs.run import check_free, check_there, check_unfinished, check_writable
+from tandem.lab.training.runs.run import (
+    NOTE_STAGE,
+    check_free,
+    check_there,
+    check_unfinished,
+    check_writable,
+)
 from tandem.lab.training.runs.run_state import FILE_NAME
 from tandem.lab.training.sources.fitting_captions import FittingCaptions
 from tandem.lab.training.sources.record_source import RecordSource
@@ -34,6 +40,13 @@ from tandem.lab.training.train import TrainingSource
 from tandem.lab.training.train import train as train_by
 from tandem.model_io.repository.precision import Precision, native_precision
 
+_UNITS: Final = {
+    "encoder": "rounds",
+    "zoo": "rounds",
+    "backbone": "steps",
+    "matcher": "steps",
+    "done": "",
+}
 _HELD_OUT: Final = "or hold a part of it out: --set held_out_family_count=N"
 
 
@@ -178,3 +191,28 @@ def _tell_start(
             "this CPU emulates bf16, several times slower than fp32; "
             "leave the precision out for fp32, which gives different weights"
         )
+
+
+class TrainingBar:
+    """Shows progress in an open `work`; a run calls `show`."""
+
+    def __init__(self, work: LongWork, clock: Callable[[], float] = time.monotonic) -> None:
+        self._work = work
+        self._clock, self._start_seconds = clock, clock()
+        self._dev = ""
+
+    def show(self, stage: str, step: int, step_count: int, note: str) -> None:
+        """Shows how far a stage is; a note that begins with "dev" stays visible from then on.
+
+        A note of the stage NOTE_STAGE is a line of its own.
+        """
+        if stage == NOTE_STAGE:
+            self._work.say(note)
+            return
+        shown = ", ".join(filter(None, [note, self._dev]))
+        if note.startswith("dev "):
+            self._dev = shown = note
+            elapsed_seconds = self._clock() - self._start_seconds
+            self._work.say(f"{elapsed_seconds:8.0f} s  {stage} step {step:,}: {note}")
+        unit = _UNITS.get(stage, "pictures")
+        self._work.show(stage, step, step_count, unit=unit, note=shown)
