@@ -6,9 +6,9 @@ affinity, the code counts images and texts separately and the paper counts their
 and text have the same number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Final, Literal
 
 from tandem.platform.files.field_settings import field_settings
 
@@ -100,9 +100,29 @@ class LeaprrConfig:
             raise ValueError(f"{self.head_count} heads do not divide a width of {width}")
 
 
+_PAPER_AND_CODE: Final[Mapping[str, tuple[Any, Any]]] = {
+    "image_query_neighbours": (32, 31),
+    "text_query_neighbours": (8, 7),
+    "fixed_threshold_nodes": (None, (32, 8)),
+    "width": (None, 768),
+    "head_count": (1, 24),
+    "normalises_pillars": (False, True),
+    "is_pre_norm": (False, True),
+    "reconstructs": (False, True),
+    "contrastive_temperature": (1.0, 2.0),
+    "scores_query": (False, True),
+    "skips_unanswered": (True, False),
+    "has_raw_hinge": (False, True),
+    "trains_mapped_graphs": (False, True),
+    "learning_rate": (0.01, 0.02),
+    "decays_learning_rate": (False, True),
+    "averages_whole_matrix": (False, True),
+}
+
+
 def leaprr_config(profile: Profile) -> LeaprrConfig:
     """Returns the configuration of the published paper or code."""
-    return _PAPER if profile == "paper" else _CODE
+    return LeaprrConfig(**{name: of[profile == "code"] for name, of in _PAPER_AND_CODE.items()})
 
 
 def with_settings(config: LeaprrConfig, settings: Sequence[str]) -> LeaprrConfig:
@@ -112,41 +132,3 @@ def with_settings(config: LeaprrConfig, settings: Sequence[str]) -> LeaprrConfig
     True
     """
     return replace(config, **field_settings(LeaprrConfig, settings, "LeaPRR"))
-
-
-_PAPER = LeaprrConfig(
-    image_query_neighbours=32,
-    text_query_neighbours=8,
-    fixed_threshold_nodes=None,
-    width=None,
-    head_count=1,
-    normalises_pillars=False,
-    is_pre_norm=False,
-    reconstructs=False,
-    contrastive_temperature=1.0,
-    scores_query=False,
-    skips_unanswered=True,
-    has_raw_hinge=False,
-    trains_mapped_graphs=False,
-    learning_rate=0.01,
-    decays_learning_rate=False,
-    averages_whole_matrix=False,
-)
-_CODE = LeaprrConfig(
-    image_query_neighbours=31,
-    text_query_neighbours=7,
-    fixed_threshold_nodes=(32, 8),
-    width=768,
-    head_count=24,
-    normalises_pillars=True,
-    is_pre_norm=True,
-    reconstructs=True,
-    contrastive_temperature=2.0,
-    scores_query=True,
-    skips_unanswered=False,
-    has_raw_hinge=True,
-    trains_mapped_graphs=True,
-    learning_rate=0.02,
-    decays_learning_rate=True,
-    averages_whole_matrix=True,
-)
