@@ -6,49 +6,26 @@ Boxes and features are base64 of float32, [n, 4] in pixels and [n, F]. There is 
 Flickr30k files of BAN have the same columns.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tandem.corpus.errors import CorpusMalformed, RegionsMissing, RegionsUnreadable
-from tandem.corpus.readers.plain_file import open_plain_file
-from tandem.corpus.regions.base64_matrix import base64_matrix, whole_number
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.corpus.errors import RegionsUnreadable
+from tandem.corpus.regions.regions import KeyedRegions, Regions, checked_regions
+from tandem.corpus.regions.tsv_rows import base64_matrix, row_fields, row_starts, whole_number
 
 COLUMN_COUNT: Final = 6
 
 
-class BottomUpTsv:
+class BottomUpTsv(KeyedRegions):
     """Reads regions from one file, of which only the rows' places are kept in memory."""
 
-    def __init__(self, path: Path, feature_width: int = FEATURE_WIDTH) -> None:
+    def __init__(self, path: Path) -> None:
         """Reads the file once; raises CorpusMalformed for an id that two rows have."""
-        self._path, self._feature_width = path, feature_width
-        self._starts: dict[str, int] = {}
-        start = 0
-        with open_plain_file(path) as file:
-            for number, line in enumerate(file, 1):
-                image_id = line.partition(b"\t")[0].decode("utf-8", "replace").strip()
-                if image_id in self._starts:
-                    raise CorpusMalformed(
-                        f"{path}: line {number} is image {image_id!r} again; remove one of the two"
-                    )
-                if line.strip():
-                    self._starts[image_id] = start
-                start += len(line)
+        super().__init__(path)
+        self._found = row_starts(path)
 
-    def image_ids(self) -> Iterator[str]:
-        """Yields the ids in the rows' order."""
-        yield from self._starts
-
-    def read(self, image_id: str) -> Regions:
-        """Returns an image's regions; errors as `RegionReader.read`."""
-        if image_id not in self._starts:
-            raise RegionsMissing(place=self._path, image_id=image_id)
-        with open_plain_file(self._path) as file:
-            file.seek(self._starts[image_id])
-            fields = file.readline().rstrip(b"\r\n").split(b"\t")
-        place = f"{self._path}: image {image_id!r}"
+    def _read(self, image_id: str, place: str) -> Regions:
+        fields = row_fields(self._path, self._found[image_id])
         if len(fields) != COLUMN_COUNT:
             raise RegionsUnreadable(
                 f"{place} has {len(fields)} columns instead of {COLUMN_COUNT}: image_id, image_w, "
@@ -60,4 +37,4 @@ class BottomUpTsv:
         )
         boxes_n4 = base64_matrix(fields[4], count, f"{place}: boxes")
         features_nF = base64_matrix(fields[5], count, f"{place}: features")
-        return checked_regions(place, features_nF, boxes_n4, (width, height), self._feature_width)
+        return checked_regions(place, features_nF, boxes_n4, (width, height), self.feature_width)

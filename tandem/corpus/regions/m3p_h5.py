@@ -6,7 +6,6 @@ The authors' code reads `wh` as height and width; the name says the reverse. So 
 box reaches out of its image. Needs the extra `regions`.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +16,9 @@ from tandem.corpus.errors import (
     CorpusFileMissing,
     CorpusMalformed,
     ExtraMissing,
-    RegionsMissing,
     RegionsUnreadable,
 )
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.corpus.regions.regions import KeyedRegions, Regions, checked_regions
 
 try:
     import h5py
@@ -32,14 +30,14 @@ _FEATURES: Final = ("features", "feature")
 _ROWS_AT_ONCE: Final = 4096
 
 
-class M3pH5:
+class M3pH5(KeyedRegions):
     """Reads regions from one file, row by row."""
 
-    def __init__(self, path: Path, feature_width: int = FEATURE_WIDTH) -> None:
+    def __init__(self, path: Path) -> None:
         """Reads ids, sizes and boxes; raises CorpusMalformed for another layout."""
         if not path.is_file():
             raise CorpusFileMissing(f"no file {path}; correct the path")
-        self._path, self._feature_width = path, feature_width
+        super().__init__(path)
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
@@ -51,28 +49,20 @@ class M3pH5:
             )
         self._features, self._boxes = self._file[names[-1]], self._file["bbox"]
         self._counts = np.asarray(self._file["num_boxes"]).reshape(-1)
-        self._rows = {_id(each): row for row, each in enumerate(np.ravel(self._file["image_id"]))}
-        if len(self._rows) != len(self._counts):
+        self._found = {_id(each): row for row, each in enumerate(np.ravel(self._file["image_id"]))}
+        if len(self._found) != len(self._counts):
             raise CorpusMalformed(f"{path} has an image twice; remove one of the two rows")
         self._sizes_N2 = self._sizes(np.asarray(self._file["wh"], np.float64))
 
-    def image_ids(self) -> Iterator[str]:
-        """Yields the ids in the rows' order."""
-        yield from self._rows
-
-    def read(self, image_id: str) -> Regions:
-        """Returns an image's regions; errors as `RegionReader.read`."""
-        if image_id not in self._rows:
-            raise RegionsMissing(place=self._path, image_id=image_id)
-        row = self._rows[image_id]
-        place = f"{self._path}: image {image_id!r}"
+    def _read(self, image_id: str, place: str) -> Regions:
+        row = self._found[image_id]
         count = int(self._counts[row])
         try:
             features, boxes = self._features[row, :count], self._boxes[row, :count]
         except OSError as error:
             raise RegionsUnreadable(f"{place} cannot be read ({error}); copy it again") from error
         width, height = self._sizes_N2[row]
-        return checked_regions(place, features, boxes, (width, height), self._feature_width)
+        return checked_regions(place, features, boxes, (width, height), self.feature_width)
 
     def _sizes(self, said_N2: NDArray[np.float64]) -> NDArray[np.float64]:
         """Returns width and height of each image, in the order that the boxes allow."""

@@ -1,4 +1,4 @@
-"""Reads one image's archive of arrays: UNITER's, or that of bottom-up-attention in PyTorch.
+"""Reads archives of arrays, one an image: UNITER's, or that of bottom-up-attention in PyTorch.
 
     norm_bb [n, 6]   features [n, F]   conf [n, 1]                      UNITER; normalised boxes
     bbox [n, 4] px   x [n, F]   num_bbox   image_w   image_h            bottom-up-attention
@@ -12,13 +12,18 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.corpus.errors import RegionsUnreadable
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.corpus.errors import CorpusFileMissing, RegionsUnreadable
+from tandem.corpus.left_out import LeftOut
+from tandem.corpus.readers.plain_file import list_folder, open_plain_file
+from tandem.corpus.regions.regions import FEATURE_WIDTH, KeyedRegions, Regions, checked_regions
+
+SUFFIX: Final = ".npz"
 
 MAX_ARCHIVE_BYTES: Final = 64 * 2**20
 """Decompressed. A hundred regions of 2,048 features and 1,601 labels take 1.5 MB."""
@@ -95,3 +100,25 @@ def archived_regions(
         f"{place} has {', '.join(sorted(arrays)) or 'nothing'}; norm_bb and features are wanted, "
         "or x, bbox, image_w and image_h"
     )
+
+
+class NpzFolder(KeyedRegions):
+    """Reads regions from a folder with one archive an image, named by the image's id."""
+
+    def __init__(self, folder: Path, left_out: LeftOut | None = None) -> None:
+        """Counts other files in `left_out`; raises CorpusFileMissing for a folder without any."""
+        super().__init__(folder)
+        left_out = LeftOut() if left_out is None else left_out
+        files, _ = list_folder(folder, folder, left_out)
+        self._found = {path.stem: path for path in files if path.suffix == SUFFIX}
+        for path in files:
+            if path.suffix != SUFFIX:
+                left_out.pass_over(path)
+        if not self._found:
+            raise CorpusFileMissing(f"no {SUFFIX} file in {folder}; give a detector's output")
+
+    def _read(self, image_id: str, place: str) -> Regions:
+        path = self._found[image_id]
+        with open_plain_file(path, self._path) as file:
+            arrays = archived_arrays(str(path), file.read())
+        return archived_regions(str(path), arrays, feature_width=self.feature_width)

@@ -6,15 +6,13 @@ from tandem.corpus.errors import CorpusFileMissing
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.regions.bottom_up_tsv import COLUMN_COUNT, BottomUpTsv
-from tandem.corpus.regions.npz_folder import NpzFolder
-from tandem.corpus.regions.regions import FEATURE_WIDTH, RegionReader
+from tandem.corpus.regions.region_archive import NpzFolder
+from tandem.corpus.regions.regions import RegionReader
 from tandem.corpus.regions.scan_precomp import IMAGES_END, ScanPrecomp
 from tandem.corpus.regions.vinvl_tsv import IDS_NAME, VinvlTsv
 
 
-def open_regions(
-    path: Path, left_out: LeftOut | None = None, feature_width: int = FEATURE_WIDTH
-) -> RegionReader:
+def open_regions(path: Path, left_out: LeftOut | None = None) -> RegionReader:
     """Returns the reader of the layout that is found at `path`.
 
     A folder with data.mdb is UNITER's database, one with .npz an archive an image; a file is known
@@ -26,18 +24,18 @@ def open_regions(
             # Inside, as M3P's below: only these two layouts need the extra `regions`.
             from tandem.corpus.regions.uniter_lmdb import UniterLmdb
 
-            return UniterLmdb(path, feature_width)
-        return NpzFolder(path, left_out, feature_width=feature_width)
+            return UniterLmdb(path)
+        return NpzFolder(path, left_out)
     if path.suffix in (".h5", ".hdf5"):
         from tandem.corpus.regions.m3p_h5 import M3pH5
 
-        return M3pH5(path, feature_width)
+        return M3pH5(path)
     if path.name.endswith(IMAGES_END):
-        return ScanPrecomp(path, feature_width)
+        return ScanPrecomp(path)
     if _is_tsv(path):
         if (path.parent / IDS_NAME).exists() or _column_count(path) != COLUMN_COUNT:
-            return VinvlTsv(path, feature_width)
-        return BottomUpTsv(path, feature_width)
+            return VinvlTsv(path)
+        return BottomUpTsv(path)
     raise CorpusFileMissing(
         f"{path} is not a known detector output: a .tsv, .h5, *{IMAGES_END}, OSCAR's .pt, or "
         " a folder with UNITER's data.mdb or with .npz files"

@@ -4,7 +4,8 @@ Shapes: n regions of one image, F the detector's features.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -52,6 +53,31 @@ class RegionReader(Protocol):
         wrong with its regions.
         """
         ...
+
+
+class KeyedRegions(ABC):
+    """Reads regions from where a file has them, by the id of the image."""
+
+    feature_width = FEATURE_WIDTH
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: Mapping[str, Any] = {}
+        """Where the regions of each image are, in the file's order."""
+
+    def image_ids(self) -> Iterator[str]:
+        """Yields the ids in the file's order."""
+        yield from self._found
+
+    def read(self, image_id: str) -> Regions:
+        """Returns an image's regions; errors as `RegionReader.read`."""
+        if image_id not in self._found:
+            raise RegionsMissing(place=self._path, image_id=image_id)
+        return self._read(image_id, f"{self._path}: image {image_id!r}")
+
+    @abstractmethod
+    def _read(self, image_id: str, place: str) -> Regions:
+        """Returns the regions of an image that is there; errors name the `place`."""
 
 
 def checked_regions(

@@ -8,28 +8,27 @@
 Some releases repeat each image's row five times instead, once for each caption.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.corpus.errors import CorpusMalformed, RegionsMissing
+from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.regions.region_archive import BROKEN_ARRAYS
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, checked_regions
+from tandem.corpus.regions.regions import KeyedRegions, Regions, checked_regions
 
 IMAGES_END: Final = "_ims.npy"
 _CAPTIONS_EACH: Final = 5
 
 
-class ScanPrecomp:
+class ScanPrecomp(KeyedRegions):
     """Reads regions from the arrays of one split, which stay on disk."""
 
-    def __init__(self, images: Path, feature_width: int = FEATURE_WIDTH) -> None:
+    def __init__(self, images: Path) -> None:
         """Opens {split}_ims.npy and its side files; raises CorpusMalformed if they do not fit."""
-        self._path, self._feature_width = images, feature_width
+        super().__init__(images)
         stem = images.name.removesuffix(IMAGES_END)
         self._features = _opened(images)
         boxes, sizes = (images.parent / f"{stem}_{end}.npy" for end in ("boxes", "img_sizes"))
@@ -39,7 +38,7 @@ class ScanPrecomp:
         ids_path = images.parent / f"{stem}_ids.txt"
         with open_plain_file(ids_path) as file:
             ids = file.read().decode("utf-8-sig", "replace").split()
-        self._rows = _rows_of(ids, len(self._features), ids_path)
+        self._found = _rows_of(ids, len(self._features), ids_path)
         is_repeated = len(self._features) == _CAPTIONS_EACH * len(ids)
         if is_repeated and not np.array_equal(*self._features[:2]):
             raise CorpusMalformed(
@@ -47,17 +46,9 @@ class ScanPrecomp:
                 "of one image; write one id a row"
             )
 
-    def image_ids(self) -> Iterator[str]:
-        """Yields the ids in the rows' order."""
-        yield from self._rows
-
-    def read(self, image_id: str) -> Regions:
-        """Returns an image's regions; errors as `RegionReader.read`."""
-        if image_id not in self._rows:
-            raise RegionsMissing(place=self._path, image_id=image_id)
-        row = self._rows[image_id]
-        place = f"{self._path}: image {image_id!r}"
-        features_nF, width = np.asarray(self._features[row]), self._feature_width
+    def _read(self, image_id: str, place: str) -> Regions:
+        row = self._found[image_id]
+        features_nF, width = np.asarray(self._features[row]), self.feature_width
         if self._boxes is None or self._sizes is None:
             return checked_regions(place, features_nF, None, feature_width=width)
         size = float(self._sizes[row, 0]), float(self._sizes[row, 1])

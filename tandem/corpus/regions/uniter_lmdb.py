@@ -10,7 +10,7 @@ or, compressed, as .npz. Needs the extra `regions`.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from tandem.corpus.regions.region_archive import (
     archived_arrays,
     archived_regions,
 )
-from tandem.corpus.regions.regions import FEATURE_WIDTH, Regions, json_of
+from tandem.corpus.regions.regions import KeyedRegions, Regions, json_of
 
 try:
     import lmdb
@@ -48,12 +48,12 @@ _CHOICE = re.compile(r"feat_th(?P<least>[\d.]+)_max(?P<most>\d+)_min(?P<fewest>\
 _FIXED_COUNT = re.compile(r"feat_numbb(?P<count>\d{1,6})(?!\d)")
 
 
-class UniterLmdb:
+class UniterLmdb(KeyedRegions):
     """Reads regions from a folder with UNITER's data.mdb."""
 
-    def __init__(self, folder: Path, feature_width: int = FEATURE_WIDTH) -> None:
+    def __init__(self, folder: Path) -> None:
         """Reads the ids; raises CorpusMalformed for a database that is not UNITER's."""
-        self._folder, self._feature_width = folder, feature_width
+        super().__init__(folder)
         self._choice = _choice_of(folder.name)
         self._counts = _counts_beside(folder)
         try:
@@ -66,27 +66,21 @@ class UniterLmdb:
         except lmdb.Error as error:
             raise CorpusMalformed(f"{folder} is not an LMDB ({error}); copy it again") from error
         names = _names(folder, listed)
-        self._ids = list(dict.fromkeys(name.removesuffix(_SUFFIX) for name in names))
+        self._found = dict.fromkeys(name.removesuffix(_SUFFIX) for name in names)
 
-    def image_ids(self) -> Iterator[str]:
-        """Yields the ids in the order of the database's own list."""
-        yield from self._ids
-
-    def read(self, image_id: str) -> Regions:
-        """Returns an image's regions; errors as `RegionReader.read`."""
+    def _read(self, image_id: str, place: str) -> Regions:
         name = image_id + _SUFFIX
-        place = f"{self._folder}: image {image_id!r}"
         try:
             with self._environment.begin() as transaction:
                 value = transaction.get(name.encode("utf-8", "replace"))
         except lmdb.Error as error:
             raise RegionsUnreadable(f"{place} cannot be read ({error}); copy it again") from error
         if value is None:
-            raise RegionsMissing(place=self._folder, image_id=image_id)
+            raise RegionsMissing(place=self._path, image_id=image_id)
         is_compressed = value[:2] == _ZIP_START
         arrays = archived_arrays(place, value) if is_compressed else unpacked_arrays(place, value)
         count = self._counts.get(name)
-        return archived_regions(place, arrays, self._choice, count, self._feature_width)
+        return archived_regions(place, arrays, self._choice, count, self.feature_width)
 
 
 def unpacked_arrays(place: str, value: bytes) -> dict[str, NDArray[Any]]:

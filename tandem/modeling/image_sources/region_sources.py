@@ -4,17 +4,16 @@
 *.safetensors                our own, as `write_regions` writes it
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from torch import Tensor
 
-from tandem.corpus.errors import CorpusMalformed, RegionsMissing, RegionsUnreadable
+from tandem.corpus.errors import CorpusMalformed, RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.regions.oscar_vector import split_vectors
 from tandem.corpus.regions.region_layouts import open_regions
-from tandem.corpus.regions.regions import FEATURE_WIDTH, RegionReader, Regions
+from tandem.corpus.regions.regions import KeyedRegions, RegionReader, Regions
 from tandem.modeling.image_sources.region_tokens import RegionFile, RegionFileInvalid
 from tandem.modeling.published.pickled_tensors import (
     PickleRefused,
@@ -25,12 +24,12 @@ from tandem.modeling.published.pickled_tensors import (
 _TORCH_SUFFIXES: Final = (".pt", ".pth")
 
 
-class OscarPickle:
+class OscarPickle(KeyedRegions):
     """Reads regions from OSCAR's file, all of which stays in memory: COCO's test split is 1 GB."""
 
-    def __init__(self, path: Path, feature_width: int = FEATURE_WIDTH) -> None:
+    def __init__(self, path: Path) -> None:
         """Raises CorpusMalformed for a file of other things than tensors by image id."""
-        self._path, self._feature_width = path, feature_width
+        super().__init__(path)
         try:
             stored: Any = read_pickled_tensors(path)
         except PickleRefused as error:
@@ -42,41 +41,32 @@ class OscarPickle:
             raise CorpusMalformed(
                 f"{path} is not a dict of image ids to tensors, as OSCAR's files are"
             )
-        self._vectors: dict[str, Tensor] = {str(key): each for key, each in stored.items()}
+        self._found = {str(key): each for key, each in stored.items()}
 
-    def image_ids(self) -> Iterator[str]:
-        yield from self._vectors
-
-    def read(self, image_id: str) -> Regions:
-        if image_id not in self._vectors:
-            raise RegionsMissing(place=self._path, image_id=image_id)
-        place, vectors = f"{self._path}: image {image_id!r}", self._vectors[image_id].detach()
+    def _read(self, image_id: str, place: str) -> Regions:
+        vectors = self._found[image_id].detach()
         if not is_plain(vectors) or vectors.is_complex():
             raise RegionsUnreadable(
                 f"{place} is not a plain tensor of real numbers; save it again as one"
             )
-        return split_vectors(place, vectors.float().numpy(), self._feature_width)
+        return split_vectors(place, vectors.float().numpy(), self.feature_width)
 
 
-class StoredRegions:
+class StoredRegions(KeyedRegions):
     """Reads regions from the file that training and evaluation read."""
 
-    def __init__(self, path: Path, feature_width: int = FEATURE_WIDTH) -> None:
+    def __init__(self, path: Path) -> None:
         """Raises RegionFileInvalid naming a file that is not one of regions."""
-        self._path, self._file, self._feature_width = path, RegionFile(path), feature_width
+        super().__init__(path)
+        self._file = RegionFile(path)
+        self._found = dict.fromkeys(self._file.record_ids())
 
-    def image_ids(self) -> Iterator[str]:
-        yield from self._file.record_ids()
-
-    def read(self, image_id: str) -> Regions:
-        if image_id not in self._file:
-            raise RegionsMissing(place=self._path, image_id=image_id)
-        place = f"{self._path}: image {image_id!r}"
+    def _read(self, image_id: str, place: str) -> Regions:
         try:
             vectors = self._file.vectors(image_id).float().numpy()
         except RegionFileInvalid as error:
             raise RegionsUnreadable(str(error)) from error
-        return split_vectors(place, vectors, self._feature_width)
+        return split_vectors(place, vectors, self.feature_width)
 
 
 def open_region_source(path: Path, left_out: LeftOut | None = None) -> RegionReader:

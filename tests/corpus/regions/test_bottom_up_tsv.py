@@ -28,7 +28,8 @@ def _path(tmp_path: Path) -> Path:
 
 
 def test_rows_are_found_by_id(path: Path) -> None:
-    reader = BottomUpTsv(path, feature_width=4)
+    reader = BottomUpTsv(path)
+    reader.feature_width = 4
 
     second, first = reader.read("1000092795"), reader.read("36979")
 
@@ -44,7 +45,7 @@ def test_another_detector_and_a_missing_image_are_named(path: Path) -> None:
     with pytest.raises(RegionsUnreadable, match=r"36979' has features \[2, 4\] .*\[n, 2048\]"):
         BottomUpTsv(path).read("36979")
     with pytest.raises(RegionsMissing, match="no regions of image '7'"):
-        BottomUpTsv(path, 4).read("7")
+        BottomUpTsv(path).read("7")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,8 @@ def test_a_damaged_row_is_named_and_the_next_is_read(
 ) -> None:
     path = tmp_path / "it.tsv"
     path.write_text(f"{line}\n{row('b')}\n")
-    reader = BottomUpTsv(path, 4)
+    reader = BottomUpTsv(path)
+    reader.feature_width = 4
 
     with pytest.raises(RegionsUnreadable, match=f"image 'a'.*{message}"):
         reader.read("a")

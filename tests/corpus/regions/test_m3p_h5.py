@@ -44,7 +44,8 @@ def write(path: Path, **other: Any) -> Path:
 def test_the_boxes_say_what_wh_means(tmp_path: Path, is_reversed: bool) -> None:
     """x2 of 200 needs a width of 200, whatever stands first."""
     sizes = DATASETS["wh"][:, ::-1] if is_reversed else DATASETS["wh"]
-    reader = M3pH5(write(tmp_path / "it.h5", wh=sizes), feature_width=2)
+    reader = M3pH5(write(tmp_path / "it.h5", wh=sizes))
+    reader.feature_width = 2
 
     first, second = reader.read("11"), reader.read("12")
 
@@ -60,7 +61,9 @@ def test_ids_may_be_texts_and_features_called_feature(tmp_path: Path) -> None:
     names = {"image_id": np.array([b"a.jpg", b"b.jpg"]), "features": None}
     path = write(tmp_path / "it.h5", **names, feature=DATASETS["features"])
 
-    assert len(M3pH5(path, 2).read("a.jpg")) == 2
+    reader = M3pH5(path)
+    reader.feature_width = 2
+    assert len(reader.read("a.jpg")) == 2
 
 
 @pytest.mark.parametrize(
@@ -74,13 +77,14 @@ def test_ids_may_be_texts_and_features_called_feature(tmp_path: Path) -> None:
 )
 def test_another_layout_is_named(tmp_path: Path, other: dict[str, Any], message: str) -> None:
     with pytest.raises(CorpusMalformed, match=f"it.h5.*{message}"):
-        M3pH5(write(tmp_path / "it.h5", **other), 2)
+        M3pH5(write(tmp_path / "it.h5", **other))
 
 
 def test_faults_of_one_image_are_named(tmp_path: Path) -> None:
     features = DATASETS["features"].copy()
     features[1, 0, 0] = np.nan
-    reader = M3pH5(write(tmp_path / "it.h5", features=features), 2)
+    reader = M3pH5(write(tmp_path / "it.h5", features=features))
+    reader.feature_width = 2
 
     with pytest.raises(RegionsUnreadable, match="'12' has features that are NaN"):
         reader.read("12")

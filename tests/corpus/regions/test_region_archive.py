@@ -9,8 +9,8 @@ import pytest
 from tandem.corpus.errors import CorpusFileMissing, RegionsMissing, RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.regions import region_archive
-from tandem.corpus.regions.npz_folder import NpzFolder
 from tandem.corpus.regions.region_archive import (
+    NpzFolder,
     RegionChoice,
     archived_arrays,
     archived_regions,
@@ -53,7 +53,8 @@ def _folder(tmp_path: Path) -> Path:
 def test_both_layouts_are_read(folder: Path) -> None:
     """UNITER's boxes are normalised; with at least ten regions wanted, all three count."""
     left_out = LeftOut()
-    reader = NpzFolder(folder, left_out, feature_width=2)
+    reader = NpzFolder(folder, left_out)
+    reader.feature_width = 2
 
     of_uniter, other = reader.read("flickr30k_000000036979"), reader.read("7")
 

@@ -8,7 +8,7 @@ import pytest
 from tandem.corpus.errors import CorpusFileMissing
 from tandem.corpus.regions.bottom_up_tsv import BottomUpTsv
 from tandem.corpus.regions.m3p_h5 import M3pH5
-from tandem.corpus.regions.npz_folder import NpzFolder
+from tandem.corpus.regions.region_archive import NpzFolder
 from tandem.corpus.regions.region_layouts import open_regions
 from tandem.corpus.regions.scan_precomp import ScanPrecomp
 from tandem.corpus.regions.uniter_lmdb import UniterLmdb

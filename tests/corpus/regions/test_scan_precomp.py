@@ -31,7 +31,8 @@ def test_rows_and_ids_may_be_repeated(
     ids = [each for each in ("a", "b") for _ in range(repeated_ids)]
     path = write(tmp_path, ids, FEATURES.repeat(repeated_rows, axis=0))
 
-    reader = ScanPrecomp(path, feature_width=2)
+    reader = ScanPrecomp(path)
+    reader.feature_width = 2
 
     assert list(reader.image_ids()) == ["a", "b"]
     assert reader.read("b").features.tolist() == [[6, 7], [8, 9], [10, 11]]
@@ -43,7 +44,8 @@ def test_boxes_come_from_side_files(tmp_path: Path) -> None:
     np.save(tmp_path / "test_boxes.npy", boxes)
     np.save(tmp_path / "test_img_sizes.npy", np.array([[200, 100], [50, 100]]))
 
-    reader = ScanPrecomp(write(tmp_path, ["a", "b"]), feature_width=2)
+    reader = ScanPrecomp(write(tmp_path, ["a", "b"]))
+    reader.feature_width = 2
 
     first, second = reader.read("a"), reader.read("b")
     assert first.boxes is not None

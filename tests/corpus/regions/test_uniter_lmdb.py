@@ -61,7 +61,8 @@ def test_both_variants_are_read(tmp_path: Path, variant: str) -> None:
     value = as_npz(ARRAYS) if variant else as_msgpack(ARRAYS)
     keys = json.dumps(["coco_val2014_000000000042.npz"]).encode()
     values = {b"coco_val2014_000000000042.npz": value, b"__keys__": keys}
-    reader = UniterLmdb(write(tmp_path / (NAME + variant), values), feature_width=2)
+    reader = UniterLmdb(write(tmp_path / (NAME + variant), values))
+    reader.feature_width = 2
 
     regions = reader.read("coco_val2014_000000000042")
 
@@ -79,7 +80,8 @@ def test_the_side_file_says_how_many_count(tmp_path: Path) -> None:
     values = {f"{name}.npz".encode(): as_msgpack(ARRAYS) for name in "abc"}
     folder = write(tmp_path / NAME, values | {b"__keys__": b'["a.npz", "b.npz", "c.npz"]'})
 
-    reader = UniterLmdb(folder, feature_width=2)
+    reader = UniterLmdb(folder)
+    reader.feature_width = 2
 
     assert [len(reader.read(each)) for each in "abc"] == [2, 1, len(ARRAYS["conf"])]
 
@@ -124,6 +126,8 @@ def test_a_number_of_regions_in_the_name_stands_for_the_confidences(
     }
     values = {b"a.npz": as_npz(arrays), b"__keys__": b'["a.npz"]'}
 
-    regions = UniterLmdb(write(tmp_path / name, values), feature_width=2).read("a")
+    reader = UniterLmdb(write(tmp_path / name, values))
+    reader.feature_width = 2
+    regions = reader.read("a")
 
     assert len(regions) == count

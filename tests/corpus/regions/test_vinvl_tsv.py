@@ -35,7 +35,8 @@ def _folder(tmp_path: Path) -> Path:
 def test_rows_are_found_by_id(folder: Path, has_index: bool) -> None:
     if not has_index:
         (folder / "features.lineidx").unlink()
-    reader = VinvlTsv(folder / "features.tsv", feature_width=3)
+    reader = VinvlTsv(folder / "features.tsv")
+    reader.feature_width = 3
 
     both, one = reader.read("42"), reader.read("7")
 
@@ -50,7 +51,7 @@ def test_another_index_is_noticed(folder: Path) -> None:
     (folder / "imageid2idx.json").write_text(json.dumps({"7": 0, "42": 1}))
 
     with pytest.raises(RegionsUnreadable, match="'7' is not the row that the index gives"):
-        VinvlTsv(folder / "features.tsv", 3).read("7")
+        VinvlTsv(folder / "features.tsv").read("7")
 
 
 def test_a_damaged_index_is_named(folder: Path) -> None:
@@ -60,7 +61,7 @@ def test_a_damaged_index_is_named(folder: Path) -> None:
     ]:
         (folder / name).write_text(text)
         with pytest.raises(CorpusMalformed, match=message):
-            VinvlTsv(folder / "features.tsv", 3)
+            VinvlTsv(folder / "features.tsv")
 
 
 def test_sides_that_are_not_differences_are_refused(folder: Path) -> None:
@@ -68,7 +69,8 @@ def test_sides_that_are_not_differences_are_refused(folder: Path) -> None:
     other = VECTORS[:, [0, 1, 2, 3, 4, 5, 6, 8, 7]]
     (folder / "imageid2idx.json").unlink()
     (folder / "features.tsv").write_bytes(row("1", other) + row("2", VECTORS[:, :8]) + row("3"))
-    reader = VinvlTsv(folder / "features.tsv", 3)
+    reader = VinvlTsv(folder / "features.tsv")
+    reader.feature_width = 3
 
     with pytest.raises(RegionsUnreadable, match="'1' has widths and heights other than"):
         reader.read("1")
@@ -81,4 +83,4 @@ def test_sides_that_are_not_differences_are_refused(folder: Path) -> None:
 
 def test_blank_lines_at_the_end_are_no_images(tmp_path: Path) -> None:
     (tmp_path / "features.tsv").write_bytes(row("42") + b"\n\n")
-    assert list(VinvlTsv(tmp_path / "features.tsv", feature_width=3).image_ids()) == ["42"]
+    assert list(VinvlTsv(tmp_path / "features.tsv").image_ids()) == ["42"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tandem.corpus.errors import CorpusMalformed, RegionsMissing, RegionsUnreadable
-from tandem.corpus.regions.npz_folder import NpzFolder
+from tandem.corpus.regions.region_archive import NpzFolder
 from tandem.modeling.image_sources.region_sources import (
     OscarPickle,
     StoredRegions,
