@@ -87,7 +87,7 @@ def _service(settings: IndexSettings, shard: StoredShard) -> Service:
     stage = LocalShard(shard, threads)
     servicer = IndexServicer(stage, shard_map_version=settings.shard_map_version)
 
-    backups = ShardBackups(Path(settings.store_path), settings.backup_url)
+    backups = ShardBackups(Path(settings.store_path), settings.backup_url, settings.shard_number)
 
     def register(server: grpc.aio.Server) -> None:
         add_IndexServiceServicer_to_server(servicer, server)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tandem.errors import RequestMalformed, ServiceUnavailable
+from tandem.local.shard.metrics import BACKUP_TIME
 from tandem.platform.child_processes.child_environment import python_command, python_environment
 from tandem.v1 import index_admin_service_pb2 as pb
 
@@ -19,9 +20,10 @@ _FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 class ShardBackups:
     """Makes backups of one store in child processes."""
 
-    def __init__(self, store: Path, place: str) -> None:
+    def __init__(self, store: Path, place: str, shard_number: int) -> None:
         """Takes the store's folder and the place's URL; an empty one refuses every backup."""
         self._store = store
+        self._shard_number = shard_number
         self._place = place.rstrip("/")
         self._turns = asyncio.Lock()
 
@@ -60,6 +62,7 @@ class ShardBackups:
         if "refusal" in line:
             raise ServiceUnavailable(service="backup", why=line["refusal"])
         if "backup" in line:
+            BACKUP_TIME.labels(self._shard_number).set_to_current_time()
             url = line["backup"].pop("url")
             backup = pb.ShardBackup(name=url.removeprefix(f"{self._place}/"), **line["backup"])
             return pb.BackUpShardResponse(backup=backup)

@@ -12,6 +12,7 @@ from tandem.chassis.serve.service import ServiceSettings
 from tandem.chassis.settings import AT_LEAST_0, SettingsError, setting
 from tandem.contract.deadline import Deadline
 from tandem.errors import InternalFault
+from tandem.remote import engine_metrics  # noqa: F401 (for the table of a service's metrics)
 from tandem.stages.candidate_store import CandidateStore
 from tandem.stages.changes import ChangePage, FollowedShard
 from tandem.stages.item_write import Committed, Fence

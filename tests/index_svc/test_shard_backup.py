@@ -1,7 +1,10 @@
 """Backs up a real index_svc by calls of an operator."""
 
 import asyncio
+import re
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from tandem.cli.app import app
 from tandem.errors import RequestMalformed, ServiceUnavailable
 from tandem.local.item_store.object_backup import backups_in, restore_from
 from tandem.platform.files.object_store import ObjectFolder
+from tandem.stack.free_ports import free_ports
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
@@ -46,6 +50,13 @@ async def backed_up(admin: IndexAdminServiceStub, folder: str) -> pb.ShardBackup
     return last.backup
 
 
+def backup_time_seconds(metrics_port: int) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as response:
+        metrics = response.read().decode()
+    [line] = re.findall(r"^tandem_index_backup_time_seconds{.*", metrics, re.M)
+    return float(line.split()[1])
+
+
 async def refused(admin: IndexAdminServiceStub, folder: str) -> Exception:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await backed_up(admin, folder)
@@ -54,10 +65,14 @@ async def refused(admin: IndexAdminServiceStub, folder: str) -> Exception:
 
 async def test_a_call_backs_up_below_the_operators_place(s3: FaultyS3, tmp_path: Path) -> None:
     """The page's command does it too, and brings only what was written since."""
-    async with running(tmp_path / "shard", settings={"BACKUP_URL": PLACE}) as (shard, channel):
+    [metrics_port] = free_ports(1)
+    settings = {"BACKUP_URL": PLACE, "METRICS_PORT": metrics_port}
+    async with running(tmp_path / "shard", settings=settings) as (shard, channel):
         index, admin = IndexServiceStub(channel), IndexAdminServiceStub(channel)
         await index.UpsertItems(upsert_request([image_item(f"i{n}", n) for n in range(50)]))
         first = await backed_up(admin, "nightly")
+        seconds = await asyncio.to_thread(backup_time_seconds, metrics_port)
+        assert seconds == pytest.approx(time.time(), abs=60)
         await index.UpsertItems(upsert_request([image_item("new")]))
         command = ["index", "backup", "nightly", "--shard-address", f"127.0.0.1:{shard.port}"]
         answer = await asyncio.to_thread(CliRunner().invoke, app, command)

@@ -79,6 +79,11 @@ SNAPSHOT_SEQUENCE = Gauge(
     "Position of the change log at the newest snapshot.",
     ["shard"],
 )
+BACKUP_TIME = Gauge(
+    "tandem_index_backup_time_seconds",
+    "Unix time of the newest backup that was made by call.",
+    ["shard"],
+)
 SNAPSHOTS_REFUSED = Counter(
     "tandem_index_snapshots_refused_total",
     "Snapshots rejected at start: damaged, or of another store.",

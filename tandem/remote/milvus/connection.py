@@ -15,6 +15,7 @@ from pymilvus.grpc_gen import milvus_pb2
 
 from tandem.contract.deadline import Deadline
 from tandem.errors import IndexNotFound, Overloaded, ServiceUnavailable, StoreFull, TandemError
+from tandem.remote.engine_metrics import engine_call
 
 Consistency = Mapping[str, object]
 """The arguments of pymilvus that say which writes a read sees."""
@@ -62,7 +63,8 @@ class MilvusConnection:
 
     async def call(self, method: str, *args: object, deadline: Deadline, **kwargs: object) -> Any:  # noqa: ANN401 (of pymilvus, which has no types)
         """Returns the answer of a method of pymilvus' client."""
-        async with self._calling(method, str(args[0]) if args else "", deadline) as client:
+        what = f"{method}_as_of" if "guarantee_timestamp" in kwargs else method
+        async with self._calling(what, str(args[0]) if args else "", deadline) as client:
             return await getattr(client, method)(*args, retry_times=0, **kwargs)
 
     async def check(self) -> None:
@@ -120,7 +122,7 @@ class MilvusConnection:
     ) -> AsyncIterator[AsyncMilvusClient]:
         if self._client is None:
             self._client = AsyncMilvusClient(**self._options)
-        async with deadline.kept(f"Milvus' {what}"):
+        async with engine_call(what), deadline.kept(f"Milvus' {what}"):
             try:
                 yield self._client
             except MilvusException as error:

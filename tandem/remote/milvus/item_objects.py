@@ -20,6 +20,7 @@ from tandem.errors import RequestIdReused, ServiceUnavailable
 from tandem.installation import PackageMissing
 from tandem.local.item_store.request_log import write_digest
 from tandem.platform.files.object_store import ObjectFolder
+from tandem.remote.engine_metrics import engine_call
 from tandem.stages.item_write import Committed, Delete, Upsert
 
 _T = TypeVar("_T")
@@ -58,13 +59,14 @@ class ItemObjects:
         await self._do(lambda: inner.remove(list(inner.sizes())))
 
     async def _do(self, act: Callable[..., _T], *arguments: object) -> _T | None:
-        try:
-            with contextlib.suppress(FileExistsError, FileNotFoundError):
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._threads, act, *arguments)
-        except OSError as error:
-            why = f"the object store failed: {error}"
-            raise ServiceUnavailable(service="index", why=why) from error
+        async with engine_call("object"):
+            try:
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
+                    loop = asyncio.get_running_loop()
+                    return await loop.run_in_executor(self._threads, act, *arguments)
+            except OSError as error:
+                why = f"the object store failed: {error}"
+                raise ServiceUnavailable(service="index", why=why) from error
         return None
 
 

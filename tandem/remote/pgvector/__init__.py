@@ -7,6 +7,7 @@ candidates   what a rerank reads
 tables       the schema, how it is made and checked, and one row
 conditions   filters as SQL
 connections  connections, deadlines, and the names of Postgres' errors
+standbys     how far they are behind
 
 Postgres is the truth and the index; processes over it have no state, and any number may run.
 """

@@ -45,7 +45,7 @@ class PgvectorCandidates(CandidateStore):
             await connection.execute(self._tables.of(_CHECK))
 
         deadline = Deadline.after(_CHECK_SECONDS)
-        await self._connections.run(checked, deadline, "the check of the tables")
+        await self._connections.run(checked, deadline, "check")
 
     async def close(self) -> None:
         """Closes the connections; no call may be in flight."""
@@ -91,7 +91,7 @@ class PgvectorCandidates(CandidateStore):
             return await found.fetchall()
 
         deadline = Deadline.after(_READ_SECONDS)
-        found = await self._connections.run(rows, deadline, "the reading of candidates")
+        found = await self._connections.run(rows, deadline, "candidates")
         if not found:
             raise IndexNotFound(index_id=index_id)
         stored = found[0][0]

@@ -15,6 +15,7 @@ from psycopg.pq import Format, TransactionStatus
 
 from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, ServiceUnavailable, StoreFull, TandemError
+from tandem.remote.engine_metrics import engine_call
 
 _T = TypeVar("_T")
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -74,15 +75,16 @@ class Connections:
         task = asyncio.create_task(self._run(work, may_repeat))
         self._running.add(task)
         task.add_done_callback(self._ended)
-        try:
-            await asyncio.wait([task], timeout=max(0.0, deadline.left()))
-            if not task.done():
-                raise DeadlineExceeded(what=what)
-            return task.result()
-        except psycopg.Error as error:
-            raise named(error) from error
-        finally:
-            task.cancel()
+        async with engine_call(what):
+            try:
+                await asyncio.wait([task], timeout=max(0.0, deadline.left()))
+                if not task.done():
+                    raise DeadlineExceeded(what=f"Postgres' {what}")
+                return task.result()
+            except psycopg.Error as error:
+                raise named(error) from error
+            finally:
+                task.cancel()
 
     async def close(self) -> None:
         """Closes all connections; no call may be in flight."""
@@ -91,7 +93,9 @@ class Connections:
         await self._close_idle()
 
     async def _run(self, work: Callable[[Connection], Awaitable[_T]], may_repeat: bool) -> _T:
-        async with self._places:
+        async with engine_call("connection"):
+            await self._places.acquire()
+        try:
             if self._idle:
                 connection = self._idle.pop()
                 try:
@@ -100,6 +104,8 @@ class Connections:
                     if not (may_repeat and connection.broken):
                         raise
             return await self._done(work, await self._connected())
+        finally:
+            self._places.release()
 
     async def _done(
         self, work: Callable[[Connection], Awaitable[_T]], connection: Connection

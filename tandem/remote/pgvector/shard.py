@@ -20,6 +20,7 @@ from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.remote.index_engine import EngineSettings, EngineShard
 from tandem.remote.pgvector.connections import Connection, Connections
 from tandem.remote.pgvector.searches import INDEX_TYPE, index_row, neighbours, searched
+from tandem.remote.pgvector.standbys import note_standby_lag
 from tandem.remote.pgvector.tables import Tables, record_of
 from tandem.remote.pgvector.writes import committed, dropped, fenced
 from tandem.stages.changes import ChangePage, ItemChange
@@ -58,12 +59,13 @@ class PgvectorShard(EngineShard):
     async def open(self) -> None:
         """Connects, and makes the tables where they are missing."""
         work = partial(self._tables.make, *self._place)
-        await self._connections.run(work, Deadline.after(_CHECK_SECONDS), "the check of the tables")
+        await self._connections.run(work, Deadline.after(_CHECK_SECONDS), "check")
 
     async def check(self) -> None:
-        """Reads the shard's row; raises ServiceUnavailable."""
+        """Reads the shard's row, and how far standbys are behind; raises ServiceUnavailable."""
         deadline = Deadline.after(_CHECK_SECONDS)
-        await self._connections.run(self._tables.stamp, deadline, "the check of the tables")
+        await self._connections.run(self._tables.stamp, deadline, "check")
+        await self._connections.run(note_standby_lag, deadline, "standbys")
 
     async def close(self) -> None:
         """Closes the connections; no call may be in flight."""
@@ -75,7 +77,7 @@ class PgvectorShard(EngineShard):
         work = partial(searched, query, self._tables)
         while True:
             with STAGE_DURATION.labels("search").time():
-                answer = await self._connections.run(work, deadline, "a search")
+                answer = await self._connections.run(work, deadline, "search")
             if (applied := answer.applied_sequence) >= query.minimum_sequence:
                 return replace(answer, search_seconds=time.perf_counter() - start_time)
             if deadline.left() < _ANSWER_SECONDS + _POLL_SECONDS:
@@ -89,13 +91,13 @@ class PgvectorShard(EngineShard):
         """Returns the neighbours among the items nearest to the query and to each candidate."""
         work = partial(neighbours, query, self._tables)
         with STAGE_DURATION.labels("neighbours").time():
-            return await self._connections.run(work, deadline, "the search for neighbours")
+            return await self._connections.run(work, deadline, "neighbours")
 
     async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
         """Returns the first items of the query, as many as the shard reads at once."""
         work = partial(self._get, query)
         with STAGE_DURATION.labels("read").time():
-            return await self._connections.run(work, deadline, "the reading of items")
+            return await self._connections.run(work, deadline, "read")
 
     async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none, durable and searchable."""
@@ -103,7 +105,7 @@ class PgvectorShard(EngineShard):
         # Whether a write is on disk whose answer was lost, its request id alone tells.
         may_repeat = bool(write.request_id)
         with STAGE_DURATION.labels("commit").time():
-            return await self._connections.run(work, deadline, "a write", may_repeat=may_repeat)
+            return await self._connections.run(work, deadline, "write", may_repeat=may_repeat)
 
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns changes after a sequence."""
@@ -120,18 +122,18 @@ class PgvectorShard(EngineShard):
                 shard_count=self._place[1],
             )
 
-        return await self._connections.run(read, deadline, "the reading of changes")
+        return await self._connections.run(read, deadline, "changes")
 
     async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
         """Begins, seals or ends a fence, for every index_svc of the shard."""
         return await self._connections.run(
-            lambda connection: fenced(self._tables, connection, fence), deadline, "a fence"
+            lambda connection: fenced(self._tables, connection, fence), deadline, "fence"
         )
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the whole index."""
         work = partial(dropped, check_index_id(index_id), self._tables)
-        return await self._connections.run(work, deadline, "a deletion", may_repeat=False)
+        return await self._connections.run(work, deadline, "drop", may_repeat=False)
 
     async def list_item_ids(
         self, index_id: str, after: str, max_count: int, deadline: Deadline
@@ -147,12 +149,12 @@ class PgvectorShard(EngineShard):
             rows = await self._rows(connection, _IDS, [after, max_count], index_id)
             return [item_id for (item_id,) in rows]
 
-        return await self._connections.run(listed, deadline, "the listing of ids")
+        return await self._connections.run(listed, deadline, "list_ids")
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
         """Returns the state of the index."""
         work = partial(index_row, check_index_id(index_id), self._tables)
-        index = await self._connections.run(work, deadline, "the description of an index")
+        index = await self._connections.run(work, deadline, "describe")
         parts = [
             IndexPart(modality=each, item_count=index.item_count(each), index_type=INDEX_TYPE)
             for each in Modality
@@ -169,7 +171,7 @@ class PgvectorShard(EngineShard):
         among = list(index_ids)
         values = {"after": after, "is_all": not among, "among": among, "limit": max_count}
         work = partial(self._rows, statement=_LIST, values=values)
-        rows = await self._connections.run(work, deadline, "the listing of indexes")
+        rows = await self._connections.run(work, deadline, "list")
         return [IndexSummary(*row) for row in rows]
 
     async def _get(self, query: ItemsQuery, connection: Connection) -> FetchedItems:

@@ -115,6 +115,14 @@ class Postgres:
     def resume(self) -> None:
         self._signal_all(signal.SIGCONT)
 
+    def standby(self, name: str) -> Postgres:
+        """Returns a standby of that name, which is to be started; its folder is beside this one."""
+        standby = Postgres(self.folder.with_name(name))
+        url = f"{self.url()}?application_name={name}"
+        # Made by the copy itself, whose user may be none that owns a folder here.
+        self._run("pg_basebackup", "-D", str(standby.folder), "-R", "-c", "fast", "-d", url)
+        return standby
+
     def execute(self, statement: str, database: str = DATABASE) -> str:
         """Returns the output of psql for a statement."""
         done = self._run(
