@@ -13,8 +13,9 @@ from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
-from tandem.search.rerank.pace import ChunkRule
-from tandem.search.search import Searcher
+from tandem.search.rerank.adaptive_depth import DepthRules
+from tandem.search.rerank.pace import ChunkRule, RerankPace
+from tandem.search.search import Searcher, SearchServices
 from tandem.search.settings import SearchSettings
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TimeShares
@@ -71,11 +72,12 @@ def make_orchestrator(
     chunk_rule = ChunkRule(
         seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
     )
-    searcher = Searcher.over(
-        encoder,
-        shards,
-        rerankers,
-        shard_map,
+    services = SearchServices(
+        encoder=encoder,
+        shards=shards,
+        readers=shards,
+        scorers=rerankers,
+        shard_map=shard_map,
         minimum_coverage=settings.minimum_coverage,
         shares=TimeShares(
             encode=settings.encode_time_share,
@@ -83,7 +85,7 @@ def make_orchestrator(
             retrieval_seconds=settings.retrieval_wait_seconds,
             reserve=settings.reserve_time_share,
         ),
-        chunk_rule=chunk_rule,
+        pace=RerankPace(chunk_rule),
         stages=[
             NeighbourStage(
                 shards, rerankers, settings.neighbour_pool_count, settings.neighbours_time_share
@@ -91,6 +93,7 @@ def make_orchestrator(
             *more_stages,
         ],
     )
+    searcher = Searcher(services, DepthRules(rerankers))
     ingester = Ingester(
         encoder,
         shards,
@@ -100,7 +103,7 @@ def make_orchestrator(
     )
     return Orchestrator(
         searcher=searcher,
-        batch_searcher=BatchSearcher(searcher.services, searcher.depth_rules, chunk_rule),
+        batch_searcher=BatchSearcher(services, searcher.depth_rules, chunk_rule),
         ingest_stream=IngestStream(
             ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
         ),

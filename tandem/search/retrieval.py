@@ -11,6 +11,7 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.search.query import HybridRule
 from tandem.contract.search_path import ShardRetrieval
 from tandem.errors import DeadlineExceeded, IndexNotFound, TandemError
+from tandem.search.calls.fan_out import answer_or_error
 from tandem.search.coverage import (
     MISSING_ERRORS,
     CoverageDemand,
@@ -213,9 +214,5 @@ async def _ask_one(
     query = retrieval.query
     if sequence := retrieval.minimum_sequences.get(number):
         query = replace(query, minimum_sequence=sequence)
-    try:
-        return hits_of(await shard.search(query, deadline), query)
-    except IndexNotFound as error:
-        return error
-    except MISSING_ERRORS as error:
-        return error
+    answer = await answer_or_error(shard.search(query, deadline), IndexNotFound, *MISSING_ERRORS)
+    return answer if isinstance(answer, TandemError) else hits_of(answer, query)

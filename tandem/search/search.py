@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 from tandem.chassis.telemetry.tracing import annotate
 from tandem.contract.deadline import Deadline
@@ -14,7 +13,6 @@ from tandem.contract.search.answer_names import (
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.errors import CrossEncoderMissing, Uncalibrated
 from tandem.search.calls.fan_out import fan_out
-from tandem.search.calls.guarded import GuardedReranker, GuardedShard
 from tandem.search.contents.content_budget import AnswerBudget, Taking
 from tandem.search.contents.item_reads import fetched_items, with_contents
 from tandem.search.coverage import LastItemCounts, SearchCoverage, joined_coverage
@@ -34,7 +32,7 @@ from tandem.search.ranking.ranking import (
     retrieved_order,
 )
 from tandem.search.rerank.adaptive_depth import DepthRules
-from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
+from tandem.search.rerank.pace import RerankPace
 from tandem.search.rerank.pair_quota import PairQuota
 from tandem.search.rerank.rerank import (
     CandidateScorer,
@@ -109,33 +107,6 @@ class Searcher:
         self._reranker = RerankStage(
             services.scorers, services.shard_map, services.pace, depth_rules
         )
-
-    @classmethod
-    def over(
-        cls,
-        encoder: Encoder,
-        shards: Sequence[GuardedShard],
-        scorers: Sequence[GuardedReranker],
-        shard_map: ShardMap,
-        *,
-        minimum_coverage: float = 0.0,
-        shares: TimeShares = TIME_SHARES,
-        chunk_rule: ChunkRule = CHUNK_RULE,
-        stages: Sequence[Stage] = (),
-    ) -> Self:
-        """Returns a searcher over these services, shards by number."""
-        services = SearchServices(
-            encoder=encoder,
-            shards=shards,
-            readers=shards,
-            scorers=scorers,
-            shard_map=shard_map,
-            minimum_coverage=minimum_coverage,
-            shares=shares,
-            pace=RerankPace(chunk_rule),
-            stages=stages,
-        )
-        return cls(services, DepthRules(scorers))
 
     async def search(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the answer, or raises the named error of the stage that failed.

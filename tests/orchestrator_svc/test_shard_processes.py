@@ -20,7 +20,8 @@ from tandem.contract.search.query import Depth, RankingRule, SearchQuery, Stored
 from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
 from tandem.search.calls.guarded import GuardedReranker, GuardedShard
-from tandem.search.search import Searcher
+from tandem.search.rerank.adaptive_depth import DepthRules
+from tandem.search.search import Searcher, SearchServices
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TIME_SHARES, TimeShares
 from tandem.search.writes.consistency_token import make_token, read_tokens
@@ -109,7 +110,17 @@ async def shards(
             yield Shards(
                 processes,
                 shard_map,
-                Searcher.over(encoder, shards, rerankers, shard_map, shares=shares),
+                Searcher(
+                    SearchServices(
+                        encoder=encoder,
+                        shards=shards,
+                        readers=shards,
+                        scorers=rerankers,
+                        shard_map=shard_map,
+                        shares=shares,
+                    ),
+                    DepthRules(rerankers),
+                ),
                 Ingester(encoder, shards, shard_map, 10.0, encode_batch_count=2),
                 Remover(shards, shard_map),
             )

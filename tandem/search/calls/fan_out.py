@@ -1,8 +1,10 @@
-"""Awaits several calls at once."""
+"""Awaits several calls at once, and takes errors for answers."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
+
+from tandem.errors import TandemError
 
 T = TypeVar("T")
 
@@ -21,3 +23,11 @@ async def fan_out(*calls: Coroutine[Any, Any, T]) -> list[T]:
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+async def answer_or_error(call: Awaitable[T], *kinds: type[TandemError]) -> T | TandemError:
+    """Returns the call's answer, or its error if that is of one of the `kinds`."""
+    try:
+        return await call
+    except kinds as error:
+        return error.kept()

@@ -22,7 +22,7 @@ from tandem.errors import (
     TandemError,
     TruncationPolicyInvalid,
 )
-from tandem.search.calls.fan_out import fan_out
+from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.calls.guarded import GuardedReranker
 from tandem.search.coverage import MISSING_ERRORS
 from tandem.search.rerank.pair_quota import PairQuota
@@ -191,10 +191,8 @@ class DocumentScorer:
 
         async def score(number: int, owned: Sequence[str]) -> ScoredBatch | TandemError:
             candidates = [Candidates(tokens, owned, content)]
-            try:
-                return await self._scorers[number].score(query, candidates, deadline)
-            except MISSING_ERRORS as error:
-                return error.kept()
+            scoring = self._scorers[number].score(query, candidates, deadline)
+            return await answer_or_error(scoring, *MISSING_ERRORS)
 
         answers = await fan_out(*(score(*entry) for entry in owned_by.items()))
         calls = [each for each in answers if isinstance(each, ScoredBatch)]

@@ -1,22 +1,19 @@
 """Reads items by id, and lists ids, over all shards."""
 
 import heapq
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE, check_batch_size
-from tandem.errors import IndexNotFound
-from tandem.search.calls.fan_out import fan_out
+from tandem.errors import IndexNotFound, TandemError
+from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.contents.content_budget import AnswerBudget, Taking
 from tandem.search.contents.item_reads import fetched_items
 from tandem.search.shard_map import ShardMap
 from tandem.stages.items import FetchedItem
 from tandem.stages.shard import Shard
-
-T = TypeVar("T")
 
 
 class StoredItems:
@@ -37,14 +34,13 @@ class StoredItems:
 
         async def read(
             number: int, owned: Sequence[str], taking: Taking
-        ) -> Mapping[str, FetchedItem] | None:
-            return await _or_none(
-                fetched_items(self._shards[number], index_id, owned, deadline, taking)
-            )
+        ) -> Mapping[str, FetchedItem] | TandemError:
+            reading = fetched_items(self._shards[number], index_id, owned, deadline, taking)
+            return await answer_or_error(reading, IndexNotFound)
 
         async with AnswerBudget().taking() as taking:
             found = await fan_out(*(read(*entry, taking) for entry in owned_by.items()))
-        parts = [each for each in found if each is not None]
+        parts = [each for each in found if not isinstance(each, TandemError)]
         if not parts:
             # The shards that own these ids have no item of the index; another one may.
             await self.page(index_id, "", 1, deadline)
@@ -61,21 +57,11 @@ class StoredItems:
         check_batch_size("page_size", size, MAX_PAGE_SIZE)
         if after:
             check_item_id(after)
-
-        async def read(shard: Shard) -> Sequence[str] | None:
-            return await _or_none(shard.list_item_ids(index_id, after, size, deadline))
-
-        found = await fan_out(*map(read, self._shards))
-        if all(each is None for each in found):
+        listings = (each.list_item_ids(index_id, after, size, deadline) for each in self._shards)
+        found = await fan_out(*(answer_or_error(each, IndexNotFound) for each in listings))
+        lists = [each for each in found if not isinstance(each, TandemError)]
+        if not lists:
             raise IndexNotFound(index_id=index_id)
-        lists = [each for each in found if each]
         item_ids = list(islice(heapq.merge(*lists, key=str.encode), size))
         has_more = sum(map(len, lists)) > size or any(len(each) == size for each in lists)
         return item_ids, item_ids[-1] if has_more and item_ids else ""
-
-
-async def _or_none(reading: Awaitable[T]) -> T | None:
-    try:
-        return await reading
-    except IndexNotFound:
-        return None

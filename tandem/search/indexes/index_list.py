@@ -12,7 +12,7 @@ from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
 from tandem.contract.search.indexes import IndexPage
 from tandem.errors import IndexNotFound, InternalFault, TandemError
-from tandem.search.calls.fan_out import fan_out
+from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.coverage import MISSING_ERRORS, SearchCoverage, missing_reasons, refusal_of
 from tandem.stages.shard import Shard
 
@@ -94,9 +94,8 @@ class IndexList:
         full_coverage_required: bool,
     ) -> IndexPage:
         in_time = Deadline.after(deadline.left() * _TIME_SHARE)
-        answers = await fan_out(
-            *(_ask(shard, after, size, index_ids, in_time) for shard in self._shards)
-        )
+        asked = (each.list_indexes(after, size, index_ids, in_time) for each in self._shards)
+        answers = await fan_out(*(answer_or_error(each, *_MISSING_ERRORS) for each in asked))
         missing = {n: each for n, each in enumerate(answers) if isinstance(each, TandemError)}
         if missing and (full_coverage_required or len(missing) == len(answers)):
             coverage = SearchCoverage(len(answers), 0, None, missing)
@@ -111,12 +110,3 @@ class IndexList:
         page = tuple(joined[each] for each in found_ids[:size])
         last = page[-1].index_id if has_more and page else ""
         return IndexPage(page, last, missing_reasons(missing))
-
-
-async def _ask(
-    shard: Shard, after: str, size: int, index_ids: Sequence[str], deadline: Deadline
-) -> Sequence[IndexSummary] | TandemError:
-    try:
-        return await shard.list_indexes(after, size, index_ids, deadline)
-    except _MISSING_ERRORS as error:
-        return error

@@ -9,7 +9,7 @@ from tandem.contract.index_description import ShardIndex, joined_recalls
 from tandem.contract.search.answer_names import DegradationKind
 from tandem.contract.search.indexes import IndexDescription
 from tandem.errors import IndexNotFound, InternalFault, TandemError
-from tandem.search.calls.fan_out import fan_out
+from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.coverage import (
     MISSING_ERRORS,
     LastItemCounts,
@@ -45,7 +45,8 @@ class IndexSurvey:
         """
         check_index_id(index_id)
         in_time = Deadline.after(deadline.left() * _TIME_SHARE)
-        answers = await fan_out(*(_ask(shard, index_id, in_time) for shard in self._shards))
+        asked = (shard.describe_index(index_id, in_time) for shard in self._shards)
+        answers = await fan_out(*(answer_or_error(each, *_KEPT_ERRORS) for each in asked))
         described = {n: e for n, e in enumerate(answers) if isinstance(e, ShardDescription)}
         known = list(described.values())
         missing = {
@@ -97,13 +98,6 @@ class IndexSurvey:
             if any(counts.values()):
                 self._counts.note(index_id, modality, counts)
         return joined_coverage(coverages)
-
-
-async def _ask(shard: Shard, index_id: str, deadline: Deadline) -> ShardDescription | TandemError:
-    try:
-        return await shard.describe_index(index_id, deadline)
-    except _KEPT_ERRORS as error:
-        return error
 
 
 def _item_count(answer: ShardDescription | TandemError, modality: Modality) -> int:

@@ -21,6 +21,7 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
+from tandem.search.calls.fan_out import answer_or_error
 from tandem.search.calls.guarded import GuardedReranker
 from tandem.search.metrics import note_neighbours
 from tandem.search.neighbours.joined_neighbours import joined_graph
@@ -174,18 +175,16 @@ async def _found(
     finder: Shard, query: ShardNeighbourQuery, deadline: Deadline
 ) -> ShardNeighbours | TandemError:
     """Returns the shard's neighbours or its error; no neighbours if it does not know the index."""
-    try:
-        return await finder.find_neighbours(query, deadline)
-    except IndexNotFound:
-        node_count, dimension = query.nodes.shape
-        nothing = ModalityNeighbours(
-            np.zeros((0, dimension), np.float32),
-            np.zeros((node_count, 0), np.int64),
-            np.zeros((node_count, 0), np.float32),
-        )
-        return dict.fromkeys(Modality, nothing)
-    except TandemError as error:
-        return error
+    answer = await answer_or_error(finder.find_neighbours(query, deadline), TandemError)
+    if not isinstance(answer, IndexNotFound):
+        return answer
+    node_count, dimension = query.nodes.shape
+    nothing = ModalityNeighbours(
+        np.zeros((0, dimension), np.float32),
+        np.zeros((node_count, 0), np.int64),
+        np.zeros((node_count, 0), np.float32),
+    )
+    return dict.fromkeys(Modality, nothing)
 
 
 def _stop_of(missing: Mapping[int, TandemError]) -> NeighbourStopReason:

@@ -1,7 +1,8 @@
 """Removes items, each on the shard that owns it, or an index on all shards."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
@@ -14,12 +15,15 @@ from tandem.errors import (
     TandemError,
     error_from_reason,
 )
+from tandem.search.calls.fan_out import answer_or_error
 from tandem.search.shard_map import ShardMap
 from tandem.search.writes.consistency_token import make_token
 from tandem.search.writes.write_id import refused_by_name, shard_request_id
 from tandem.stages.item_write import Committed, Delete
 from tandem.stages.items import Deleted
 from tandem.stages.shard import Shard
+
+T = TypeVar("T")
 
 # After these errors a shard may still have deleted: perhaps only the answer was lost.
 _UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)
@@ -47,19 +51,13 @@ class Remover:
         check_request_id(request_id)
         check_batch_size("item_ids", len(item_ids), MAX_ITEM_ID_COUNT)
         owned = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
-        # Not a fan_out, which would cancel the other deletes and leave their outcome unknown.
-        outcomes = await asyncio.gather(
-            *(
-                self._delete_on(number, index_id, ids, request_id, deadline)
-                for number, ids in owned.items()
-            )
-        )
-        done, failures = {}, {}
-        for number, outcome in zip(owned, outcomes, strict=True):
-            if isinstance(outcome, TandemError):
-                failures[number] = outcome
-            elif outcome:
-                done[number] = outcome
+
+        async def delete_on(number: int, ids: Sequence[str]) -> Committed:
+            with refused_by_name(request_id):
+                own_id = shard_request_id(request_id, number, self._shard_map)
+                return await self._shards[number].write(Delete(index_id, ids, own_id), deadline)
+
+        done, failures = await _ended({n: delete_on(n, ids) for n, ids in owned.items()})
         removed_count = sum(each.deleted_count for each in done.values())
         if failures:
             raise _failure(failures, owned, removed_count)
@@ -72,18 +70,16 @@ class Remover:
         the error of the first that failed, with the number of items removed.
         """
         check_index_id(index_id)
-        outcomes = await asyncio.gather(
-            *(self._delete_index_on(shard, index_id, deadline) for shard in self._shards)
+        done, failures = await _ended(
+            {n: each.delete_index(index_id, deadline) for n, each in enumerate(self._shards)}
         )
-        done = {n: each for n, each in enumerate(outcomes) if isinstance(each, Deleted)}
         removed_count = sum(each.count for each in done.values())
-        failures = [each for each in outcomes if isinstance(each, TandemError)]
         if failures:
-            first = failures[0]
+            first = failures[min(failures)]
             raise error_from_reason(
                 first.reason,
-                f"{removed_count:,} items are removed, {len(failures)} of {len(outcomes)} shards "
-                f"failed; repeat the call, which is safe: {first.message}",
+                f"{removed_count:,} items are removed, {len(failures)} of {len(self._shards)} "
+                f"shards failed; repeat the call, which is safe: {first.message}",
                 first.metadata,
             )
         if not done:
@@ -96,35 +92,19 @@ class Remover:
         sequences = {number: each.sequence for number, each in done.items()}
         return make_token(sequences, self._shard_map)
 
-    async def _delete_index_on(
-        self, shard: Shard, index_id: str, deadline: Deadline
-    ) -> Deleted | TandemError | None:
-        """Returns None if the shard has no such index."""
-        try:
-            return await shard.delete_index(index_id, deadline)
-        except IndexNotFound:
-            return None
-        except TandemError as error:
-            return error
 
-    async def _delete_on(
-        self,
-        number: int,
-        index_id: str,
-        item_ids: Sequence[str],
-        request_id: str,
-        deadline: Deadline,
-    ) -> Committed | TandemError | None:
-        """Returns None if the shard never had an item of the index."""
-        try:
-            with refused_by_name(request_id):
-                own_id = shard_request_id(request_id, number, self._shard_map)
-                delete = Delete(index_id, item_ids, own_id)
-                return await self._shards[number].write(delete, deadline)
-        except IndexNotFound:
-            return None
-        except TandemError as error:
-            return error
+async def _ended(
+    deletes: Mapping[int, Awaitable[T]],
+) -> tuple[Mapping[int, T], Mapping[int, TandemError]]:
+    """Returns what each shard deleted, and the errors; a shard without the index has neither."""
+    # Not a fan_out, which would cancel the other deletes and leave their outcome unknown.
+    answers = await asyncio.gather(
+        *(answer_or_error(each, TandemError) for each in deletes.values())
+    )
+    by_shard = dict(zip(deletes, answers, strict=True))
+    done = {n: each for n, each in by_shard.items() if not isinstance(each, TandemError)}
+    failed = {n: each for n, each in by_shard.items() if isinstance(each, TandemError)}
+    return done, {n: each for n, each in failed.items() if not isinstance(each, IndexNotFound)}
 
 
 def _failure(

@@ -52,8 +52,9 @@ from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
-from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule
-from tandem.search.search import Searcher
+from tandem.search.rerank.adaptive_depth import DepthRules
+from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
+from tandem.search.search import Searcher, SearchServices
 from tandem.search.settings import SearchSettings
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TimeShares
@@ -523,15 +524,19 @@ async def stack(
             shards,
             stages,
             shard_map,
-            Searcher.over(
-                stages.encoder,
-                stages.shards,
-                stages.rerankers,
-                shard_map,
-                minimum_coverage=minimum_coverage,
-                shares=TimeShares(retrieval=retrieval_time_share),
-                chunk_rule=chunk_rule,
-                stages=[NeighbourStage(stages.shards, stages.rerankers)],
+            Searcher(
+                SearchServices(
+                    encoder=stages.encoder,
+                    shards=stages.shards,
+                    readers=stages.shards,
+                    scorers=stages.rerankers,
+                    shard_map=shard_map,
+                    minimum_coverage=minimum_coverage,
+                    shares=TimeShares(retrieval=retrieval_time_share),
+                    pace=RerankPace(chunk_rule),
+                    stages=[NeighbourStage(stages.shards, stages.rerankers)],
+                ),
+                DepthRules(stages.rerankers),
             ),
             Ingester(
                 stages.encoder,
