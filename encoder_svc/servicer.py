@@ -3,15 +3,11 @@
 import grpc
 
 from tandem.contract.deadline import Deadline
+from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
 from tandem.local.encoding.local_encoder import LocalEncoder
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceServicer
-from tandem.wire import truncation_policy_from_proto
-from tandem.wire.encoding import (
-    contents_from_proto,
-    encoded_to_proto,
-    purpose_from_proto,
-)
+from tandem.wire.encoding import ENCODED_WIRE, contents_from_proto, purpose_from_proto
 
 
 class EncoderServicer(EncoderServiceServicer):
@@ -29,6 +25,6 @@ class EncoderServicer(EncoderServiceServicer):
             contents_from_proto(request.contents),
             Deadline.of_call(context, default_seconds=self._default_timeout_seconds),
             purpose=purpose_from_proto(request.purpose),
-            truncation_policy=truncation_policy_from_proto(request.truncation_policy),
+            truncation_policy=TRUNCATION_POLICY_WIRE.from_proto(request.truncation_policy),
         )
-        return encoded_to_proto(encoded)
+        return ENCODED_WIRE.to_proto(encoded)

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from tandem.chassis.telemetry.request_id import current_request_id
+from tandem.contract.search.answer_wire import REASON_WIRE
 from tandem.errors import (
     MessageTooLarge,
     Overloaded,
@@ -21,7 +22,6 @@ from tandem.errors import (
 from tandem.v1 import error_reason_pb2
 
 _PROBLEM_TYPE = "application/problem+json"
-_REASON_PREFIX = "ERROR_REASON_"
 
 JSON_REMEDY = "send JSON as /openapi.json describes it"
 FRAME_REMEDY = "send each message of tandem.v1 uncompressed, after its flags and its length"
@@ -109,13 +109,8 @@ def problem_members(error: TandemError | HttpRefusal) -> dict[str, Any]:
 
 def item_error(message: error_reason_pb2.ItemError, where: str = "") -> TandemError:
     """Returns the error with its sender's message, after the place where it is."""
-    try:
-        reason = error_reason_pb2.ErrorReason.Name(message.reason).removeprefix(_REASON_PREFIX)
-    except ValueError:  # Of a later version.
-        reason = str(message.reason)
-    return error_from_reason(
-        reason, f"{where}: {message.message}" if where else message.message, {}
-    )
+    shown = f"{where}: {message.message}" if where else message.message
+    return error_from_reason(REASON_WIRE.from_proto(message.reason), shown, {})
 
 
 def _members(status: int, reason: str, detail: str) -> dict[str, Any]:

@@ -12,7 +12,9 @@ import grpc
 from index_svc.move_servicer import MoveServicer
 from index_svc.shard_backup import ShardBackups
 from tandem.contract.content import Modality
+from tandem.contract.field_wire import DURATION_WIRE, MODALITY_WIRE
 from tandem.contract.identifiers import check_index_id
+from tandem.contract.record_wire import Field, RecordWire
 from tandem.errors import RequestMalformed
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads
 from tandem.local.shard.retrieval.index_type import AUTO, IndexTuning
@@ -21,11 +23,6 @@ from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.upkeep.advice import MeasuredType, measure_types
 from tandem.stages.changes import FollowedShard
 from tandem.v1 import index_admin_service_pb2 as pb
-from tandem.wire import (
-    duration_to_proto,
-    modality_from_proto,
-    modality_to_proto,
-)
 
 _DEFAULT_RECALL_TARGET = 0.98
 
@@ -71,7 +68,7 @@ class IndexAdminServicer(MoveServicer):
         """Sets the FAISS type or search parameters of an index."""
         index_id = check_index_id(request.index_id)
         index = self._shard.index(index_id)
-        tuning = _tuning_from_proto(request.tuning)
+        tuning = _TUNING_WIRE.from_proto(request.tuning)
         await asyncio.to_thread(tuning.check, index.info.dimension)
         for modality in _modalities(request.modality):
             await asyncio.to_thread(self._tune, index_id, index, modality, tuning)
@@ -93,7 +90,7 @@ class IndexAdminServicer(MoveServicer):
     ) -> AsyncIterator[pb.AdviseIndexTypeResponse]:
         """Measures one FAISS type after another, until the caller cancels."""
         index = self._shard.index(check_index_id(request.index_id))
-        modality = modality_from_proto(request.modality)
+        modality = MODALITY_WIRE.from_proto(request.modality)
         if modality is None:
             raise RequestMalformed(why="modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
         tuning = IndexTuning(
@@ -108,7 +105,7 @@ class IndexAdminServicer(MoveServicer):
         loop = asyncio.get_running_loop()
         try:
             while one := await loop.run_in_executor(self._advice_thread, next, measured, None):
-                yield _measured_to_proto(one)
+                yield _MEASURED_WIRE.to_proto(one)
         finally:
             has_gone.set()
 
@@ -147,14 +144,14 @@ class IndexAdminServicer(MoveServicer):
             faiss_index = part.faiss_index
             return pb.IndexDescription(
                 index_id=index_id,
-                modality=modality_to_proto(modality),
+                modality=MODALITY_WIRE.to_proto(modality),
                 model_fingerprint=index.info.fingerprint,
                 dimension=index.info.dimension,
                 item_count=len(part),
                 dead_row_count=part.rows.dead_count,
                 tail_row_count=part.tail_count,
                 index_type=part.index_type,
-                tuning=_tuning_to_proto(self._shard.tunings.get(index_id, modality)),
+                tuning=_TUNING_WIRE.to_proto(self._shard.tunings.get(index_id, modality)),
                 parameters={} if faiss_index is None else faiss_index.parameters,
                 index_bytes=0 if faiss_index is None else faiss_index.size_bytes(),
                 built_recall_percent=part.recall_percent,
@@ -174,37 +171,20 @@ class IndexAdminServicer(MoveServicer):
 
 
 def _modalities(value: int) -> Sequence[Modality]:
-    modality = modality_from_proto(value)
+    modality = MODALITY_WIRE.from_proto(value)
     return list(Modality) if modality is None else [modality]
 
 
-def _tuning_from_proto(message: pb.IndexTuning) -> IndexTuning:
-    return IndexTuning(
-        index_type=message.index_type or AUTO,
-        parameters=dict(message.parameters),
-        recall_target=message.recall_target or _DEFAULT_RECALL_TARGET,
-        memory_bytes=message.memory_bytes,
-    )
-
-
-def _tuning_to_proto(tuning: IndexTuning) -> pb.IndexTuning:
-    return pb.IndexTuning(
-        index_type=tuning.index_type,
-        parameters=tuning.parameters,
-        recall_target=tuning.recall_target,
-        memory_bytes=tuning.memory_bytes,
-    )
-
-
-def _measured_to_proto(measured: MeasuredType) -> pb.AdviseIndexTypeResponse:
-    return pb.AdviseIndexTypeResponse(
-        index_type=measured.index_type,
-        parameters=measured.parameters,
-        recall_percent=measured.recall_percent,
-        search_p50_duration=duration_to_proto(measured.search_p50_seconds),
-        search_p99_duration=duration_to_proto(measured.search_p99_seconds),
-        build_duration=duration_to_proto(measured.build_seconds),
-        index_bytes=measured.index_bytes,
-        fits=measured.fits,
-        refusal=measured.refusal,
-    )
+_TUNING_WIRE = RecordWire(
+    IndexTuning,
+    pb.IndexTuning,
+    index_type=Field[str, str](str, lambda index_type: index_type or AUTO),
+    recall_target=Field[float, float](float, lambda target: target or _DEFAULT_RECALL_TARGET),
+)
+_MEASURED_WIRE = RecordWire(
+    MeasuredType,
+    pb.AdviseIndexTypeResponse,
+    search_p50_seconds=DURATION_WIRE.named("search_p50_duration"),
+    search_p99_seconds=DURATION_WIRE.named("search_p99_duration"),
+    build_seconds=DURATION_WIRE.named("build_duration"),
+)

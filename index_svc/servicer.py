@@ -7,19 +7,14 @@ import grpc
 
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.deadline import Deadline
-from tandem.contract.index_description import summary_to_proto
+from tandem.contract.index_description import SUMMARY_WIRE
 from tandem.errors import ShardMapMismatch
 from tandem.stages.shard import Shard
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer
-from tandem.wire.items import (
-    delete_from_proto,
-    items_query_from_proto,
-    items_to_proto,
-    upsert_from_proto,
-)
+from tandem.wire.items import DELETE_WIRE, ITEMS_QUERY_WIRE, items_to_proto, upsert_from_proto
 from tandem.wire.neighbours import neighbour_query_from_proto, neighbours_to_proto
-from tandem.wire.retrieval import answer_to_proto, description_to_proto, query_from_proto
+from tandem.wire.retrieval import DESCRIPTION_WIRE, answer_to_proto, query_from_proto
 
 
 class IndexServicer(IndexServiceServicer):
@@ -52,7 +47,7 @@ class IndexServicer(IndexServiceServicer):
     ) -> pb.DeleteItemsResponse:
         """Deletes all of the items by id, or none."""
         self._check_shard_map(request.shard_map_version)
-        committed = await self._shard.write(delete_from_proto(request), _deadline(context))
+        committed = await self._shard.write(DELETE_WIRE.from_proto(request), _deadline(context))
         return pb.DeleteItemsResponse(
             deleted_count=committed.deleted_count, sequence=committed.sequence
         )
@@ -73,7 +68,7 @@ class IndexServicer(IndexServiceServicer):
         self, request: pb.GetItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.GetItemsResponse:
         """Reads items by id, as many as fit into the response."""
-        fetched = await self._shard.get(items_query_from_proto(request), _deadline(context))
+        fetched = await self._shard.get(ITEMS_QUERY_WIRE.from_proto(request), _deadline(context))
         return items_to_proto(fetched)
 
     async def ListItemIds(
@@ -99,7 +94,7 @@ class IndexServicer(IndexServiceServicer):
     ) -> pb.DescribeShardIndexResponse:
         """Describes the texts and the images of one index."""
         self._check_shard_map(request.shard_map_version)
-        return description_to_proto(
+        return DESCRIPTION_WIRE.to_proto(
             await self._shard.describe_index(request.index_id, _deadline(context))
         )
 
@@ -110,7 +105,7 @@ class IndexServicer(IndexServiceServicer):
         found = await self._shard.list_indexes(
             request.after, request.max_count, list(request.index_ids), _deadline(context)
         )
-        return pb.ListShardIndexesResponse(indexes=map(summary_to_proto, found))
+        return pb.ListShardIndexesResponse(indexes=map(SUMMARY_WIRE.to_proto, found))
 
     def _check_shard_map(self, version: int) -> None:
         # Another map may put an item on another shard: written here, it would not be found.

@@ -1,8 +1,6 @@
 """ContentService: converts messages, and calls the orchestrator's readers and scorers."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import grpc
 
@@ -10,16 +8,17 @@ from orchestrator_svc.call_deadline import CallDeadline
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.content import Encoding
 from tandem.contract.filtering.attribute_wire import attributes_to_proto
-from tandem.contract.inference_cost import cost_to_proto
+from tandem.contract.inference_cost import COST_WIRE
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT, check_batch_size
+from tandem.contract.record_wire import or_error
 from tandem.contract.search.answer_wire import (
+    TEXT_USE_WIRE,
     content_from_proto,
     content_to_proto,
     item_error_to_proto,
-    text_use_to_proto,
 )
-from tandem.contract.search.documents import document_query_from_proto, scored_to_proto
-from tandem.contract.search.query_wire import truncation_policy_from_proto
+from tandem.contract.search.documents import DOCUMENT_QUERY_WIRE, SCORED_WIRE
+from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
 from tandem.errors import TandemError
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
@@ -27,9 +26,6 @@ from tandem.stages.items import FetchedItem
 from tandem.v1 import content_pb2, content_service_pb2_grpc, index_service_pb2
 from tandem.v1 import content_service_pb2 as pb
 from tandem.wire import embedding_to_proto
-
-M = TypeVar("M")
-T = TypeVar("T")
 
 
 class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
@@ -80,35 +76,28 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         """Returns each content's embedding or error."""
         check_batch_size("contents", len(request.contents), MAX_CONTENT_COUNT)
         contents = await converted(
-            lambda: [_or_error(content_from_proto, each) for each in request.contents]
+            lambda: [or_error(content_from_proto, each) for each in request.contents]
         )
         made = await self.orchestrator.documents.embed(
             contents,
-            truncation_policy_from_proto(request.truncation_policy),
+            TRUNCATION_POLICY_WIRE.from_proto(request.truncation_policy),
             self._deadline.of_search(context),
         )
         return pb.EmbedContentsResponse(
             results=map(_embedded, made.outcomes),
             model_fingerprint=made.fingerprint,
             model_version=made.model_version,
-            cost=cost_to_proto(made.cost),
+            cost=COST_WIRE.to_proto(made.cost),
         )
 
     async def ScoreDocuments(
         self, request: pb.ScoreDocumentsRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreDocumentsResponse:
         """Returns each document's score or error."""
-        query = await converted(partial(document_query_from_proto, request))
-        return scored_to_proto(
+        query = await converted(partial(DOCUMENT_QUERY_WIRE.from_proto, request))
+        return SCORED_WIRE.to_proto(
             await self.orchestrator.score_documents(query, self._deadline.of_search(context))
         )
-
-
-def _or_error(convert: Callable[[M], T], message: M) -> T | TandemError:
-    try:
-        return convert(message)
-    except TandemError as error:
-        return error.kept()
 
 
 def _content(fetched: FetchedItem) -> content_pb2.Content | None:
@@ -121,5 +110,5 @@ def _embedded(outcome: Encoding | TandemError) -> pb.EmbedResult:
     use = outcome.text_use
     return pb.EmbedResult(
         embedding=embedding_to_proto(outcome.embedding),
-        text_use=None if use is None else text_use_to_proto(use),
+        text_use=None if use is None else TEXT_USE_WIRE.to_proto(use),
     )

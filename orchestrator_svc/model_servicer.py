@@ -3,7 +3,7 @@
 import grpc
 
 from orchestrator_svc.call_deadline import CallDeadline
-from tandem.contract.model_description import model_to_proto
+from tandem.contract.model_description import MODEL_WIRE
 from tandem.search.orchestrator import Orchestrator
 from tandem.v1 import model_service_pb2, model_service_pb2_grpc
 
@@ -22,4 +22,4 @@ class SearchModelServicer(model_service_pb2_grpc.ModelServiceServicer):
     ) -> model_service_pb2.DescribeModelResponse:
         """Describes the encoder's model, with the rules of the first rerank_svc that answers."""
         model = await self.orchestrator.describe_model(self._deadline.of_call(context))
-        return model_service_pb2.DescribeModelResponse(model=model_to_proto(model))
+        return model_service_pb2.DescribeModelResponse(model=MODEL_WIRE.to_proto(model))

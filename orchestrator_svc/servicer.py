@@ -10,9 +10,10 @@ import grpc
 from orchestrator_svc.call_deadline import CallDeadline
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.limits import DEFAULT_PAGE_SIZE
+from tandem.contract.record_wire import or_error
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.answer_wire import item_error_to_proto, result_to_proto
-from tandem.contract.search.indexes import description_to_proto, page_to_proto
+from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE
 from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import page_query_from_proto, query_from_proto
@@ -126,7 +127,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.DescribeIndexRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.DescribeIndexResponse:
         """Describes an index on all shards, or on those that answer."""
-        return description_to_proto(
+        return DESCRIPTION_WIRE.to_proto(
             await self.orchestrator.describe_index(
                 request.index_id,
                 self._deadline.of_search(context),
@@ -138,7 +139,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         self, request: search_service_pb2.ListIndexesRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.ListIndexesResponse:
         """Returns one page of the indexes that the caller may search."""
-        return page_to_proto(
+        return PAGE_WIRE.to_proto(
             await self.orchestrator.list_indexes(
                 request.page_token,
                 request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE,
@@ -170,10 +171,7 @@ def _has_long_text(searches: Iterable[search_service_pb2.SearchItemsRequest]) ->
 def _batched_query(request: search_service_pb2.SearchItemsRequest) -> SearchQuery | TandemError:
     if request.cursor:
         return CursorInvalid(why="cursors are not allowed in a batch")
-    try:
-        return query_from_proto(request)
-    except TandemError as error:
-        return error.kept()
+    return or_error(query_from_proto, request)
 
 
 def _batch_result(outcome: SearchResult | TandemError) -> search_service_pb2.BatchSearchResult:

@@ -11,11 +11,11 @@ from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceServicer
 from tandem.wire.neighbours import graph_from_proto, graph_scores_to_proto
 from tandem.wire.reranking import (
+    GIVEN_WIRE,
+    QUERY_WIRE,
     batch_from_proto,
     candidates_from_proto,
-    given_from_proto,
     given_scores_to_proto,
-    query_from_proto,
     score_batch_to_proto,
     scores_to_proto,
 )
@@ -32,7 +32,7 @@ class RerankServicer(RerankServiceServicer):
         self, request: pb.ScoreCandidatesRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreCandidatesResponse:
         """Scores one query's candidates."""
-        query, candidates = query_from_proto(request), candidates_from_proto(request)
+        query, candidates = QUERY_WIRE.from_proto(request), candidates_from_proto(request)
         scored = await self._reranker.score(query, [candidates], self._deadline(context))
         return scores_to_proto(scored, request)
 
@@ -40,7 +40,7 @@ class RerankServicer(RerankServiceServicer):
         self, request: pb.ScoreBatchRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreBatchResponse:
         """Scores the candidates of several queries; a query that fails does not affect others."""
-        query, requests = query_from_proto(request), batch_from_proto(request)
+        query, requests = QUERY_WIRE.from_proto(request), batch_from_proto(request)
         scored = await self._reranker.score(query, requests, self._deadline(context))
         return score_batch_to_proto(scored, request)
 
@@ -48,7 +48,7 @@ class RerankServicer(RerankServiceServicer):
         self, request: pb.ScoreTokensRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreTokensResponse:
         """Scores candidates by their tokens."""
-        given = await converted(lambda: given_from_proto(request))
+        given = await converted(lambda: GIVEN_WIRE.from_proto(request))
         return given_scores_to_proto(
             *await self._reranker.score_given(given, self._deadline(context))
         )

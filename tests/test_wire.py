@@ -21,7 +21,13 @@ from tandem.contract.content import (
     TextContent,
     TextTokens,
 )
+from tandem.contract.field_wire import MODALITY_WIRE, duration_to_proto
 from tandem.contract.regions import RegionContent
+from tandem.contract.search.answer_wire import (
+    content_from_proto,
+    content_to_proto,
+    item_error_to_proto,
+)
 from tandem.errors import (
     ContentMissing,
     EmbeddingInvalid,
@@ -43,7 +49,7 @@ from tandem.v1 import content_pb2, error_reason_pb2
 )
 def test_contents_survive_the_wire(content: Content) -> None:
     """An empty text is a text: whether it has words is the encoder's question."""
-    assert wire.content_from_proto(wire.content_to_proto(content)) == content
+    assert content_from_proto(content_to_proto(content)) == content
 
 
 def test_regions_that_do_not_fit_their_counts_are_refused() -> None:
@@ -54,25 +60,25 @@ def test_regions_that_do_not_fit_their_counts_are_refused() -> None:
     )  # fmt: skip
 
     with pytest.raises(RegionsInvalid, match="boxes have 16 bytes instead of 16 a region"):
-        wire.content_from_proto(content_pb2.Content(regions=message))
+        content_from_proto(content_pb2.Content(regions=message))
 
 
 def test_content_of_no_modality_is_missing() -> None:
     """An unset oneof is neither text nor image."""
     with pytest.raises(ContentMissing):
-        wire.content_from_proto(content_pb2.Content())
+        content_from_proto(content_pb2.Content())
 
 
 @pytest.mark.parametrize("modality", list(Modality))
 def test_modalities_survive_the_wire(modality: Modality) -> None:
     """Both of them."""
-    assert wire.modality_from_proto(wire.modality_to_proto(modality)) is modality
+    assert MODALITY_WIRE.from_proto(MODALITY_WIRE.to_proto(modality)) is modality
 
 
 @pytest.mark.parametrize("value", [0, 3, -1])
 def test_unset_and_unknown_modalities_are_none(value: int) -> None:
     """Proto3 enums are open: a newer client may send what we do not know."""
-    assert wire.modality_from_proto(value) is None
+    assert MODALITY_WIRE.from_proto(value) is None
 
 
 def test_embeddings_are_little_endian_float32() -> None:
@@ -193,7 +199,7 @@ def test_encodings_survive_the_wire() -> None:
     embedding = np.array([0.6, 0.8], dtype=np.float32)
     sent = Encoding(embedding, TextTokens(np.array([1, 7, 2], dtype=np.int32)))
 
-    received = wire.encoding_from_proto(wire.encoding_to_proto(sent))
+    received = wire.ENCODING_WIRE.from_proto(wire.ENCODING_WIRE.to_proto(sent))
 
     np.testing.assert_array_equal(received.embedding, embedding)
     assert isinstance(received.tokens, TextTokens)
@@ -209,7 +215,7 @@ def test_received_arrays_are_read_only() -> None:
 
 def test_item_errors_carry_reason_and_message() -> None:
     """The enum's value and the words."""
-    message = wire.item_error_to_proto(TextEmpty())
+    message = item_error_to_proto(TextEmpty())
 
     assert message.reason == error_reason_pb2.ERROR_REASON_TEXT_EMPTY
     assert message.message == TextEmpty().message
@@ -221,6 +227,6 @@ def test_item_errors_carry_reason_and_message() -> None:
 )
 def test_durations_are_seconds_and_nanoseconds(seconds: float, whole: int, nanos: int) -> None:
     """Negative spans do not exist."""
-    duration = wire.duration_to_proto(seconds)
+    duration = duration_to_proto(seconds)
 
     assert (duration.seconds, duration.nanos) == (whole, nanos)

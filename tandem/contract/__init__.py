@@ -8,8 +8,8 @@ index_description             an index on a shard; search_path: how a shard sear
 model_description             a model and its limits; inference_cost: what it cost
 methods                       the methods of the contract, and who may call them
 identifiers, limits, address  what is allowed
-deadline, duration_wire       time
-same_fields                   a record from a message with the same fields, and back
+deadline                      time
+record_wire, field_wire       records to messages and back, by a table of their fields
 
 The SDK imports this package, so it needs only grpcio and protobuf.
 """

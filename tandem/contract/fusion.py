@@ -1,11 +1,11 @@
-"""Lists the ways to fuse scores and lists, and describes hybrid searches. Pure Python."""
+"""Lists the ways to fuse scores and lists, and describes hybrid searches."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
 
-from tandem.contract.same_fields import of_same_fields, same_fields
+from tandem.contract.record_wire import RecordWire
 from tandem.v1 import search_service_pb2 as pb
 
 
@@ -41,9 +41,4 @@ class HybridRank:
     """The sort key before the rerank."""
 
 
-def hybrid_rank_to_proto(rank: HybridRank) -> pb.HybridRank:
-    return pb.HybridRank(**same_fields(rank))
-
-
-def hybrid_rank_from_proto(message: pb.HybridRank) -> HybridRank:
-    return of_same_fields(HybridRank, message)
+HYBRID_RANK_WIRE = RecordWire(HybridRank, pb.HybridRank)

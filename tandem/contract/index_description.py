@@ -1,4 +1,4 @@
-"""Describes an index on one shard (`tandem.v1.IndexPart`). Pure Python."""
+"""Describes an index on one shard (`tandem.v1.IndexPart`)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.modality import Modality
-from tandem.contract.same_fields import of_same_fields, same_fields
-from tandem.contract.search_path import NO_FALLBACK, Fallback, KeywordState, SearchFallback
-from tandem.v1 import content_pb2, search_service_pb2
+from tandem.contract.record_wire import Field, RecordWire, numbered
+from tandem.contract.search_path import (
+    NO_FALLBACK,
+    Fallback,
+    KeywordState,
+    SearchFallback,
+    fallback_from_proto,
+    fallback_to_proto,
+)
 from tandem.v1 import index_service_pb2 as pb
-
-_TO_PROTO: Mapping[Modality, content_pb2.Modality] = {
-    Modality.TEXT: content_pb2.MODALITY_TEXT,
-    Modality.IMAGE: content_pb2.MODALITY_IMAGE,
-}
-_FROM_PROTO: Mapping[int, Modality] = {value: each for each, value in _TO_PROTO.items()}
+from tandem.v1 import search_service_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +96,6 @@ class IndexSummary:
         )
 
 
-def summary_to_proto(summary: IndexSummary) -> pb.IndexSummary:
-    return pb.IndexSummary(**same_fields(summary))
-
-
-def summary_from_proto(message: pb.IndexSummary) -> IndexSummary:
-    return of_same_fields(IndexSummary, message)
-
-
 def joined_recalls(recalls: Iterable[DirectionRecall]) -> list[DirectionRecall]:
     """Returns the recall by direction, each weighted by its searches."""
     by_direction: dict[tuple[Modality, Modality], list[DirectionRecall]] = defaultdict(list)
@@ -117,64 +111,33 @@ def joined_recalls(recalls: Iterable[DirectionRecall]) -> list[DirectionRecall]:
     return joined
 
 
-def recall_to_proto(recall: DirectionRecall) -> pb.DirectionRecall:
-    return pb.DirectionRecall(
-        query_modality=_TO_PROTO[recall.query_modality],
-        target_modality=_TO_PROTO[recall.target_modality],
-        recall=recall.recall,
-        search_count=recall.search_count,
-    )
-
-
-def recalls_from_proto(messages: Iterable[pb.DirectionRecall]) -> list[DirectionRecall]:
-    """Returns the recalls of messages, without modalities that are unknown to this version."""
-    return [
-        DirectionRecall(
-            _FROM_PROTO[each.query_modality],
-            _FROM_PROTO[each.target_modality],
-            each.recall,
-            each.search_count,
-        )
+SUMMARY_WIRE = RecordWire(IndexSummary, pb.IndexSummary)
+_RECALL_WIRE = RecordWire(
+    DirectionRecall, pb.DirectionRecall, query_modality=MODALITY_WIRE, target_modality=MODALITY_WIRE
+)
+# A modality of a later version is read as None.
+RECALLS_WIRE = Field[Iterable[DirectionRecall], list[DirectionRecall]](
+    lambda recalls: map(_RECALL_WIRE.to_proto, recalls),
+    lambda messages: [
+        each
+        for each in map(_RECALL_WIRE.from_proto, messages)
+        if None not in (each.query_modality, each.target_modality)
+    ],
+)
+_PART_WIRE = RecordWire(
+    IndexPart, pb.IndexPart, own=["fallback"], modality=MODALITY_WIRE, live_recalls=RECALLS_WIRE
+)
+PARTS_WIRE = Field[Iterable[IndexPart], list[IndexPart]](
+    lambda parts: [_PART_WIRE.to_proto(each, **fallback_to_proto(each.fallback)) for each in parts],
+    lambda messages: [
+        _PART_WIRE.from_proto(each, fallback=fallback_from_proto(each))
         for each in messages
-        if each.query_modality in _FROM_PROTO and each.target_modality in _FROM_PROTO
-    ]
-
-
-def part_to_proto(part: IndexPart) -> pb.IndexPart:
-    same = same_fields(part) | {
-        "modality": _TO_PROTO[part.modality],
-        "fallback": part.fallback.kind.value,
-        "live_recalls": map(recall_to_proto, part.live_recalls),
-    }
-    return pb.IndexPart(**same, fallback_reason=part.fallback.why)
-
-
-def parts_from_proto(messages: Iterable[pb.IndexPart]) -> list[IndexPart]:
-    """Returns the parts of messages, without modalities that are unknown to this version."""
-    return [
-        replace(
-            of_same_fields(IndexPart, each),
-            modality=_FROM_PROTO[each.modality],
-            parameters=dict(each.parameters),
-            fallback=Fallback(SearchFallback(each.fallback), each.fallback_reason),
-            live_recalls=recalls_from_proto(each.live_recalls),
-        )
-        for each in messages
-        if each.modality in _FROM_PROTO
-    ]
-
-
-def shard_index_to_proto(shard: ShardIndex) -> search_service_pb2.ShardIndex:
-    return search_service_pb2.ShardIndex(
-        shard_number=shard.shard_number,
-        parts=map(part_to_proto, shard.parts),
-        keyword_state=shard.keyword_state.value,
-    )
-
-
-def shard_index_from_proto(message: search_service_pb2.ShardIndex) -> ShardIndex:
-    return ShardIndex(
-        message.shard_number,
-        parts_from_proto(message.parts),
-        KeywordState(message.keyword_state),
-    )
+        if MODALITY_WIRE.from_proto(each.modality) is not None
+    ],
+)
+SHARD_INDEX_WIRE = RecordWire(
+    ShardIndex,
+    search_service_pb2.ShardIndex,
+    parts=PARTS_WIRE,
+    keyword_state=numbered(KeywordState),
+)

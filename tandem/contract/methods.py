@@ -52,89 +52,83 @@ _FILTER_FIELD_COUNT = 30_000
 # 64 items of 64 attributes, each a list of 64 words.
 _ITEMS_FIELD_COUNT = 300_000
 
+
+def _whole(max_field_count: int, **max_counts: int) -> RequestLimit:
+    """Returns the limit of a message that may be as large as gRPC's."""
+    return RequestLimit(MAX_MESSAGE_BYTES, max_field_count, max_counts)
+
+
 _SMALL = RequestLimit(64 * KIB, 1_000)
 # A picture has 32 MiB at most.
 _SEARCH = RequestLimit(40 * MIB, _FILTER_FIELD_COUNT)
 _IDS = RequestLimit(256 * KIB, 5_000)
 
-_METHODS: Mapping[str, tuple[AccessRule, RequestLimit]] = {
-    "/tandem.v1.SearchService/SearchItems": (AccessRule.SEARCH, _SEARCH),
-    "/tandem.v1.SearchService/StreamSearchItems": (AccessRule.SEARCH, _SEARCH),
-    "/tandem.v1.SearchService/BatchSearchItems": (
-        AccessRule.SEARCH,
-        RequestLimit(MAX_MESSAGE_BYTES, 2 * _FILTER_FIELD_COUNT, {"searches": MAX_SEARCH_COUNT}),
-    ),
-    "/tandem.v1.SearchService/IngestItems": (
-        AccessRule.WRITE,
-        RequestLimit(MAX_MESSAGE_BYTES, _ITEMS_FIELD_COUNT, {"items": MAX_INGEST_ITEM_COUNT}),
-    ),
-    "/tandem.v1.SearchService/RemoveItems": (AccessRule.WRITE, _IDS),
-    "/tandem.v1.SearchService/RemoveIndex": (AccessRule.WRITE, _SMALL),
-    "/tandem.v1.SearchService/DescribeIndex": (AccessRule.SEARCH, _SMALL),
-    "/tandem.v1.SearchService/ListIndexes": (AccessRule.SEARCH, _SMALL),
-    "/tandem.v1.ContentService/FetchItems": (AccessRule.SEARCH, _IDS),
-    "/tandem.v1.ContentService/ListItems": (AccessRule.SEARCH, _SMALL),
-    "/tandem.v1.ContentService/EmbedContents": (
-        AccessRule.SEARCH,
-        RequestLimit(MAX_MESSAGE_BYTES, 1_000, {"contents": MAX_CONTENT_COUNT}),
-    ),
-    "/tandem.v1.ContentService/ScoreDocuments": (
-        AccessRule.SEARCH,
-        RequestLimit(MAX_MESSAGE_BYTES, 5_000, {"documents": MAX_DOCUMENT_COUNT}),
-    ),
-    "/tandem.v1.ModelService/DescribeModel": (AccessRule.SEARCH, _SMALL),
-    "/tandem.v1.IndexAdminService/DescribeIndexes": (AccessRule.ADMIN, _SMALL),
-    "/tandem.v1.IndexAdminService/TuneIndex": (AccessRule.ADMIN, _SMALL),
-    "/tandem.v1.IndexAdminService/RebuildIndex": (AccessRule.ADMIN, _SMALL),
-    "/tandem.v1.IndexAdminService/AdviseIndexType": (AccessRule.ADMIN, _SMALL),
-    "/tandem.v1.IndexAdminService/BackUpShard": (AccessRule.ADMIN, _SMALL),
-    "/tandem.v1.IndexAdminService/ReadChanges": (AccessRule.ADMIN, _SMALL),
-    "/tandem.v1.IndexAdminService/FenceWrites": (AccessRule.ADMIN, _SMALL),
-    "/tandem.v1.EncoderService/EncodeContents": (
-        AccessRule.INTERNAL,
-        RequestLimit(MAX_MESSAGE_BYTES, 1_000, {"contents": MAX_CONTENT_COUNT}),
-    ),
-    "/tandem.v1.IndexService/SearchEmbeddings": (
-        AccessRule.INTERNAL,
-        RequestLimit(4 * MIB, 2 * _FILTER_FIELD_COUNT),
-    ),
-    # As IngestItems; encodings add some fields to each of the 64 items.
-    "/tandem.v1.IndexService/UpsertItems": (
-        AccessRule.INTERNAL,
-        RequestLimit(
-            MAX_MESSAGE_BYTES, _ITEMS_FIELD_COUNT + 10_000, {"items": MAX_UPSERT_ITEM_COUNT}
+_METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
+    AccessRule.SEARCH: {
+        "SearchService/SearchItems": _SEARCH,
+        "SearchService/StreamSearchItems": _SEARCH,
+        "SearchService/BatchSearchItems": _whole(
+            2 * _FILTER_FIELD_COUNT, searches=MAX_SEARCH_COUNT
         ),
-    ),
-    "/tandem.v1.IndexService/DeleteItems": (AccessRule.INTERNAL, _IDS),
-    "/tandem.v1.IndexService/DeleteIndex": (AccessRule.INTERNAL, _SMALL),
-    "/tandem.v1.IndexService/GetItems": (AccessRule.INTERNAL, _IDS),
-    "/tandem.v1.IndexService/ListItemIds": (AccessRule.INTERNAL, _SMALL),
-    "/tandem.v1.IndexService/FindNeighbours": (
-        AccessRule.INTERNAL,
-        RequestLimit(4 * MIB, 1_000, {"candidates": MAX_NEIGHBOUR_CANDIDATE_COUNT}),
-    ),
-    "/tandem.v1.IndexService/DescribeShardIndex": (AccessRule.INTERNAL, _SMALL),
-    "/tandem.v1.IndexService/ListShardIndexes": (AccessRule.INTERNAL, _IDS),
-    # A picture as a query, which a remote cross-encoder reads, has 32 MiB at most.
-    "/tandem.v1.RerankService/ScoreCandidates": (
-        AccessRule.INTERNAL,
-        RequestLimit(40 * MIB, 5_000),
-    ),
-    "/tandem.v1.RerankService/ScoreBatch": (
-        AccessRule.INTERNAL,
-        RequestLimit(MAX_MESSAGE_BYTES, 5_000, {"queries": MAX_SCORE_QUERY_COUNT}),
-    ),
-    # Image tokens of 64 candidates.
-    "/tandem.v1.RerankService/ScoreTokens": (
-        AccessRule.INTERNAL,
-        RequestLimit(MAX_MESSAGE_BYTES, 1_000, {"candidates": MAX_CONTENT_COUNT}),
-    ),
-    # Vectors of 64 items and their pillars, which may be of some thousand dimensions.
-    "/tandem.v1.RerankService/ScoreGraph": (AccessRule.INTERNAL, RequestLimit(16 * MIB, 150_000)),
+        "SearchService/DescribeIndex": _SMALL,
+        "SearchService/ListIndexes": _SMALL,
+        "ContentService/FetchItems": _IDS,
+        "ContentService/ListItems": _SMALL,
+        "ContentService/EmbedContents": _whole(1_000, contents=MAX_CONTENT_COUNT),
+        "ContentService/ScoreDocuments": _whole(5_000, documents=MAX_DOCUMENT_COUNT),
+        "ModelService/DescribeModel": _SMALL,
+    },
+    AccessRule.WRITE: {
+        "SearchService/IngestItems": _whole(_ITEMS_FIELD_COUNT, items=MAX_INGEST_ITEM_COUNT),
+        "SearchService/RemoveItems": _IDS,
+        "SearchService/RemoveIndex": _SMALL,
+    },
+    AccessRule.ADMIN: {
+        f"IndexAdminService/{method}": _SMALL
+        for method in (
+            "DescribeIndexes",
+            "TuneIndex",
+            "RebuildIndex",
+            "AdviseIndexType",
+            "BackUpShard",
+            "ReadChanges",
+            "FenceWrites",
+        )
+    },
+    AccessRule.INTERNAL: {
+        "EncoderService/EncodeContents": _whole(1_000, contents=MAX_CONTENT_COUNT),
+        "IndexService/SearchEmbeddings": RequestLimit(4 * MIB, 2 * _FILTER_FIELD_COUNT),
+        # As IngestItems; encodings add some fields to each of the 64 items.
+        "IndexService/UpsertItems": _whole(
+            _ITEMS_FIELD_COUNT + 10_000, items=MAX_UPSERT_ITEM_COUNT
+        ),
+        "IndexService/DeleteItems": _IDS,
+        "IndexService/DeleteIndex": _SMALL,
+        "IndexService/GetItems": _IDS,
+        "IndexService/ListItemIds": _SMALL,
+        "IndexService/FindNeighbours": RequestLimit(
+            4 * MIB, 1_000, {"candidates": MAX_NEIGHBOUR_CANDIDATE_COUNT}
+        ),
+        "IndexService/DescribeShardIndex": _SMALL,
+        "IndexService/ListShardIndexes": _IDS,
+        # A picture as a query, which a remote cross-encoder reads, has 32 MiB at most.
+        "RerankService/ScoreCandidates": RequestLimit(40 * MIB, 5_000),
+        "RerankService/ScoreBatch": _whole(5_000, queries=MAX_SCORE_QUERY_COUNT),
+        # Image tokens of 64 candidates.
+        "RerankService/ScoreTokens": _whole(1_000, candidates=MAX_CONTENT_COUNT),
+        # Vectors of 64 items and their pillars, which may be of some thousand dimensions.
+        "RerankService/ScoreGraph": RequestLimit(16 * MIB, 150_000),
+    },
 }
 
-ACCESS: Mapping[str, AccessRule] = {path: rule for path, (rule, _) in _METHODS.items()}
-REQUEST_LIMITS: Mapping[str, RequestLimit] = {path: limit for path, (_, limit) in _METHODS.items()}
+ACCESS: Mapping[str, AccessRule] = {
+    f"/tandem.v1.{method}": rule for rule, methods in _METHODS.items() for method in methods
+}
+REQUEST_LIMITS: Mapping[str, RequestLimit] = {
+    f"/tandem.v1.{method}": limit
+    for methods in _METHODS.values()
+    for method, limit in methods.items()
+}
 
 PROBE_LIMIT = RequestLimit(64 * KIB, 100)
 """The limit of health and reflection."""

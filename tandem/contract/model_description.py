@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tandem.contract.same_fields import of_same_fields, same_fields
-from tandem.v1 import model_service_pb2
+from tandem.contract.record_wire import Field, RecordWire
+from tandem.v1 import model_service_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +113,12 @@ def sigmoid(value: float) -> float:
     return math.exp(value) / (1.0 + math.exp(value))
 
 
-def model_to_proto(model: ModelDescription) -> model_service_pb2.ModelDescription:
-    return model_service_pb2.ModelDescription(**same_fields(model))
-
-
-def model_from_proto(message: model_service_pb2.ModelDescription) -> ModelDescription:
-    model = of_same_fields(
-        ModelDescription,
-        message,
-        probability_calibration=ProbabilityCalibration,
-        adaptive_depth_rule=AdaptiveDepthRule,
-        neighbour_model=NeighbourModelDescription,
-    )
-    return replace(model, version=model.version or 1)  # 0 of a service of an earlier release
+MODEL_WIRE = RecordWire(
+    ModelDescription,
+    pb.ModelDescription,
+    probability_calibration=RecordWire(ProbabilityCalibration, pb.ProbabilityCalibration),
+    adaptive_depth_rule=RecordWire(AdaptiveDepthRule, pb.AdaptiveDepthRule),
+    neighbour_model=RecordWire(NeighbourModelDescription, pb.NeighbourModel),
+    # 0 of a service of an earlier release
+    version=Field(int, lambda version: version or 1),
+)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, SupportsFloat
 
 from tandem.contract.modality import Modality
-from tandem.contract.same_fields import of_same_fields, same_fields
+from tandem.contract.record_wire import RecordWire
 from tandem.errors import RegionsInvalid
 from tandem.v1 import content_pb2
 
@@ -123,14 +123,17 @@ def checked_region_content(content: RegionContent) -> RegionContent:
     return content
 
 
+_REGIONS_WIRE = RecordWire(RegionContent, content_pb2.RegionContent)
+
+
 def regions_to_proto(content: RegionContent) -> content_pb2.RegionContent:
     """Raises RegionsInvalid for regions that do not fit their counts."""
-    return content_pb2.RegionContent(**same_fields(checked_region_content(content)))
+    return _REGIONS_WIRE.to_proto(checked_region_content(content))
 
 
 def regions_from_proto(message: content_pb2.RegionContent) -> RegionContent:
     """Raises RegionsInvalid for regions that do not fit their counts."""
-    return checked_region_content(of_same_fields(RegionContent, message))
+    return checked_region_content(_REGIONS_WIRE.from_proto(message))
 
 
 def _rows(name: str, rows: Iterable[Sequence[SupportsFloat]]) -> list[list[float]]:

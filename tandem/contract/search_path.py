@@ -1,4 +1,4 @@
-"""Describes how a shard searched (`tandem.v1.SearchPath`). Pure Python.
+"""Describes how a shard searched (`tandem.v1.SearchPath`).
 
 A value of the wire that is unknown to this version becomes the first of its enum, or DISABLED.
 """
@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
-from tandem.contract.content import Modality
+from tandem.contract.field_wire import MODALITY_WIRE
+from tandem.contract.modality import Modality
+from tandem.contract.record_wire import Field, RecordWire, numbered, or_none
 from tandem.v1 import index_service_pb2 as pb
+from tandem.v1 import search_service_pb2
 
 
 class SearchStrategy(Enum):
@@ -108,22 +112,27 @@ class ShardRetrieval:
     """Whether it searched by words; None if none were to be searched for."""
 
 
-def path_to_proto(path: SearchPath) -> pb.SearchPath:
-    return pb.SearchPath(
-        strategy=path.strategy.value,
-        index_type=path.index_type,
-        device=path.device,
-        fallback_reason=path.fallback.why,
-        fallback=path.fallback.kind.value,
-        matching_count=path.matching_count,
-    )
+def fallback_to_proto(fallback: Fallback) -> dict[str, Any]:
+    """Returns the two fields that a message has for it."""
+    return {"fallback": fallback.kind.value, "fallback_reason": fallback.why}
 
 
-def path_from_proto(message: pb.SearchPath) -> SearchPath:
-    return SearchPath(
-        SearchStrategy(message.strategy),
-        message.index_type,
-        message.device,
-        Fallback(SearchFallback(message.fallback), message.fallback_reason),
-        message.matching_count if message.HasField("matching_count") else None,
-    )
+def fallback_from_proto(message: pb.SearchPath | pb.IndexPart) -> Fallback:
+    """Returns why the message's search or index is not as configured."""
+    return Fallback(SearchFallback(message.fallback), message.fallback_reason)
+
+
+_PATH_WIRE = RecordWire(
+    SearchPath, pb.SearchPath, own=["fallback"], strategy=numbered(SearchStrategy)
+)
+PATH_WIRE = Field[SearchPath, SearchPath](
+    lambda path: _PATH_WIRE.to_proto(path, **fallback_to_proto(path.fallback)),
+    lambda message: _PATH_WIRE.from_proto(message, fallback=fallback_from_proto(message)),
+)
+RETRIEVAL_WIRE = RecordWire(
+    ShardRetrieval,
+    search_service_pb2.ShardRetrieval,
+    modality=MODALITY_WIRE,
+    path=PATH_WIRE,
+    keyword_state=or_none(numbered(KeywordState)),
+)

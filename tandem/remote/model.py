@@ -6,7 +6,7 @@ import grpc
 
 from tandem.chassis.calls.channels import call
 from tandem.contract.deadline import Deadline
-from tandem.contract.model_description import ModelDescription, model_from_proto, model_to_proto
+from tandem.contract.model_description import MODEL_WIRE, ModelDescription
 from tandem.v1 import model_service_pb2 as pb
 from tandem.v1.model_service_pb2_grpc import ModelServiceServicer, ModelServiceStub
 
@@ -23,7 +23,7 @@ class ModelServicer(ModelServiceServicer):
         self, request: pb.DescribeModelRequest, context: grpc.aio.ServicerContext
     ) -> pb.DescribeModelResponse:
         """Returns what the model is, and its limits."""
-        return pb.DescribeModelResponse(model=model_to_proto(self._describe()))
+        return pb.DescribeModelResponse(model=MODEL_WIRE.to_proto(self._describe()))
 
 
 async def described_model(
@@ -36,4 +36,4 @@ async def described_model(
         service=service,
         timeout_seconds=deadline.left(),
     )
-    return model_from_proto(response.model)
+    return MODEL_WIRE.from_proto(response.model)

@@ -24,10 +24,10 @@ from tandem.v1.model_service_pb2_grpc import ModelServiceStub
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
 from tandem.wire.neighbours import graph_scores_from_proto, graph_to_proto
 from tandem.wire.reranking import (
+    GIVEN_WIRE,
     batch_to_proto,
     candidates_to_proto,
     given_scores_from_proto,
-    given_to_proto,
     score_batch_from_proto,
     scores_from_proto,
 )
@@ -94,7 +94,7 @@ class RemoteReranker(Reranker):
     ) -> tuple[Sequence[Match], ScoredBatch]:
         """Returns the scores of candidates that are not stored."""
         response: pb.ScoreTokensResponse = await self._call(
-            self._stub.ScoreTokens, given_to_proto(given), deadline
+            self._stub.ScoreTokens, GIVEN_WIRE.to_proto(given), deadline
         )
         return given_scores_from_proto(response, len(given.candidates), self._name)
 

@@ -7,7 +7,7 @@ import grpc
 
 from tandem.chassis.calls.channels import call
 from tandem.contract.deadline import Deadline
-from tandem.contract.index_description import IndexSummary, summary_from_proto
+from tandem.contract.index_description import SUMMARY_WIRE, IndexSummary
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
@@ -17,14 +17,14 @@ from tandem.stages.shard_answer import ShardAnswer
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire.items import (
+    DELETE_WIRE,
+    ITEMS_QUERY_WIRE,
     committed_from_proto,
-    delete_to_proto,
     items_from_proto,
-    items_query_to_proto,
     upsert_to_proto,
 )
 from tandem.wire.neighbours import neighbour_query_to_proto, neighbours_from_proto
-from tandem.wire.retrieval import answer_from_proto, description_from_proto, query_to_proto
+from tandem.wire.retrieval import DESCRIPTION_WIRE, answer_from_proto, query_to_proto
 
 Response = TypeVar("Response")
 
@@ -59,7 +59,7 @@ class RemoteShard(Shard):
     async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
         """Returns the first items of the query."""
         response: pb.GetItemsResponse = await self._call(
-            self._stub.GetItems, items_query_to_proto(query), deadline
+            self._stub.GetItems, ITEMS_QUERY_WIRE.to_proto(query), deadline
         )
         return items_from_proto(response, query, self._name)
 
@@ -68,7 +68,7 @@ class RemoteShard(Shard):
         if isinstance(write, Upsert):
             upsert = upsert_to_proto(write, self._shard_map_version)
             return committed_from_proto(await self._call(self._stub.UpsertItems, upsert, deadline))
-        delete = delete_to_proto(write, self._shard_map_version)
+        delete = DELETE_WIRE.to_proto(write, shard_map_version=self._shard_map_version)
         return committed_from_proto(await self._call(self._stub.DeleteItems, delete, deadline))
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
@@ -96,7 +96,7 @@ class RemoteShard(Shard):
         request = pb.DescribeShardIndexRequest(
             index_id=index_id, shard_map_version=self._shard_map_version
         )
-        return description_from_proto(
+        return DESCRIPTION_WIRE.from_proto(
             await self._call(self._stub.DescribeShardIndex, request, deadline)
         )
 
@@ -108,7 +108,7 @@ class RemoteShard(Shard):
         response: pb.ListShardIndexesResponse = await self._call(
             self._stub.ListShardIndexes, request, deadline
         )
-        return list(map(summary_from_proto, response.indexes))
+        return list(map(SUMMARY_WIRE.from_proto, response.indexes))
 
     async def _call(
         self, method: Callable[..., Awaitable[Response]], request: object, deadline: Deadline

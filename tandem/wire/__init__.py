@@ -10,56 +10,23 @@ Shapes: T token ids of a text, R rows of an image, D values in a row, d dimensio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.contract import duration_wire
 from tandem.contract.content import (
     Encoding,
     ImageTokens,
     TextTokens,
     Tokens,
 )
-from tandem.contract.fusion import FusionMethod
-from tandem.contract.search import answer_wire, query_wire
-from tandem.errors import (
-    EmbeddingInvalid,
-    TandemError,
-    TokensInvalid,
-    error_from_reason,
-)
+from tandem.contract.record_wire import Field, RecordWire
+from tandem.contract.search.answer_wire import TEXT_USE_WIRE
+from tandem.errors import EmbeddingInvalid, TokensInvalid
 from tandem.stages.finite import are_finite
-from tandem.v1 import (
-    content_pb2,
-    encoder_service_pb2,
-    error_reason_pb2,
-    search_service_pb2,
-)
-
-# Most messages with contents have durations too.
-duration_from_proto = duration_wire.duration_from_proto
-duration_to_proto = duration_wire.duration_to_proto
-content_from_proto = answer_wire.content_from_proto
-modality_from_proto = answer_wire.modality_from_proto
-modality_to_proto = answer_wire.modality_to_proto
-content_to_proto = answer_wire.content_to_proto
-text_use_from_proto = answer_wire.text_use_from_proto
-text_use_to_proto = answer_wire.text_use_to_proto
-item_error_to_proto = answer_wire.item_error_to_proto
-truncation_policy_from_proto = query_wire.truncation_policy_from_proto
-truncation_policy_to_proto = query_wire.truncation_policy_to_proto
-
-_FUSION_TO_PROTO = {
-    FusionMethod.CROSS_ENCODER: search_service_pb2.FUSION_METHOD_CROSS_ENCODER,
-    FusionMethod.ADD: search_service_pb2.FUSION_METHOD_ADD,
-    FusionMethod.NORMALISED_ADD: search_service_pb2.FUSION_METHOD_NORMALISED_ADD,
-    FusionMethod.LOGIT_ADD: search_service_pb2.FUSION_METHOD_LOGIT_ADD,
-}
-_FUSION_FROM_PROTO: dict[int, FusionMethod] = {
-    value: method for method, value in _FUSION_TO_PROTO.items()
-}
+from tandem.v1 import content_pb2, encoder_service_pb2
 
 
 def embedding_from_proto(message: content_pb2.Embedding) -> NDArray[np.float32]:
@@ -123,45 +90,6 @@ def tokens_to_proto(tokens: Tokens) -> content_pb2.ContentTokens:
     )
 
 
-def encoding_from_proto(message: encoder_service_pb2.Encoding) -> Encoding:
-    """Returns the encoding; raises `EmbeddingInvalid` or `TokensInvalid`."""
-    return Encoding(
-        embedding=embedding_from_proto(message.embedding),
-        tokens=tokens_from_proto(message.tokens, may_be_empty=True),
-        text_use=text_use_from_proto(message.text_use) if message.HasField("text_use") else None,
-        further_windows=tuple(encoding_from_proto(window) for window in message.further_windows),
-    )
-
-
-def encoding_to_proto(encoding: Encoding) -> encoder_service_pb2.Encoding:
-    """Returns the message for `encoding`."""
-    return encoder_service_pb2.Encoding(
-        embedding=embedding_to_proto(encoding.embedding),
-        tokens=tokens_to_proto(encoding.tokens),
-        text_use=text_use_to_proto(encoding.text_use) if encoding.text_use else None,
-        further_windows=[encoding_to_proto(window) for window in encoding.further_windows],
-    )
-
-
-def fusion_from_proto(value: search_service_pb2.FusionMethod | int) -> FusionMethod | None:
-    """Returns the method; None if it is unspecified, or unknown to this release."""
-    return _FUSION_FROM_PROTO.get(value)
-
-
-def fusion_to_proto(method: FusionMethod) -> search_service_pb2.FusionMethod:
-    """Returns the value for `method`."""
-    return _FUSION_TO_PROTO[method]
-
-
-def item_error_from_proto(message: error_reason_pb2.ItemError) -> TandemError:
-    """Returns the error with its sender's message, also for an unknown reason."""
-    try:
-        reason = error_reason_pb2.ErrorReason.Name(message.reason)
-    except ValueError:
-        reason = str(message.reason)
-    return error_from_reason(reason.removeprefix("ERROR_REASON_"), message.message, {})
-
-
 def _text_tokens_from_proto(message: content_pb2.TextTokens) -> TextTokens:
     if not message.ids or len(message.ids) % 4:
         raise TokensInvalid(why=f"{len(message.ids)} bytes are not int32 token ids")
@@ -181,3 +109,26 @@ def _image_tokens_from_proto(message: content_pb2.ImageTokens) -> ImageTokens:
     if not are_finite(values):
         raise TokensInvalid(why="they contain NaN or infinity")
     return ImageTokens(values)
+
+
+EMBEDDING_WIRE = Field(embedding_to_proto, embedding_from_proto)
+TOKENS_WIRE = Field(tokens_to_proto, partial(tokens_from_proto, may_be_empty=True))
+"""A model without a cross-encoder makes empty ones, and a remote cross-encoder reads none."""
+
+
+def _windows_to_proto(windows: Iterable[Encoding]) -> list[encoder_service_pb2.Encoding]:
+    return list(map(ENCODING_WIRE.to_proto, windows))
+
+
+def _windows_from_proto(messages: Iterable[encoder_service_pb2.Encoding]) -> tuple[Encoding, ...]:
+    return tuple(map(ENCODING_WIRE.from_proto, messages))
+
+
+ENCODING_WIRE = RecordWire(
+    Encoding,
+    encoder_service_pb2.Encoding,
+    embedding=EMBEDDING_WIRE,
+    tokens=TOKENS_WIRE,
+    text_use=TEXT_USE_WIRE,
+    further_windows=Field(_windows_to_proto, _windows_from_proto),
+)

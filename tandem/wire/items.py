@@ -1,5 +1,6 @@
 """Converts items, and what is asked of a shard about them, to messages and back."""
 
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,13 @@ from tandem.contract.filtering.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
 )
+from tandem.contract.record_wire import Field, RecordWire
+from tandem.contract.search.answer_wire import content_from_proto, content_to_proto
 from tandem.errors import InternalFault
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import FetchedItem, FetchedItems, ItemRecord, ItemsQuery
 from tandem.v1 import index_service_pb2 as pb
-from tandem.wire import (
-    content_from_proto,
-    content_to_proto,
-    embedding_from_proto,
-    embedding_to_proto,
-    embeddings_from_proto,
-    tokens_from_proto,
-    tokens_to_proto,
-)
+from tandem.wire import EMBEDDING_WIRE, TOKENS_WIRE, embeddings_from_proto
 
 
 def upsert_to_proto(write: Upsert, shard_map_version: int) -> pb.UpsertItemsRequest:
@@ -59,19 +54,7 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     )
 
 
-def delete_to_proto(write: Delete, shard_map_version: int) -> pb.DeleteItemsRequest:
-    """Returns the request that deletes the items."""
-    return pb.DeleteItemsRequest(
-        index_id=write.index_id,
-        item_ids=write.item_ids,
-        request_id=write.request_id,
-        shard_map_version=shard_map_version,
-    )
-
-
-def delete_from_proto(request: pb.DeleteItemsRequest) -> Delete:
-    """Returns the items to delete; raises what Delete raises."""
-    return Delete(request.index_id, list(request.item_ids), request.request_id)
+DELETE_WIRE = RecordWire(Delete, pb.DeleteItemsRequest)
 
 
 def committed_from_proto(
@@ -83,26 +66,9 @@ def committed_from_proto(
     return Committed(response.sequence, response.deleted_count)
 
 
-def items_query_to_proto(query: ItemsQuery) -> pb.GetItemsRequest:
-    """Returns the request that reads the items."""
-    return pb.GetItemsRequest(
-        index_id=query.index_id,
-        item_ids=query.item_ids,
-        encodings_included=query.encodings_included,
-        max_bytes=query.max_bytes,
-        content_excluded=not query.content_included,
-    )
-
-
-def items_query_from_proto(request: pb.GetItemsRequest) -> ItemsQuery:
-    """Returns which items to read; raises what ItemsQuery raises."""
-    return ItemsQuery(
-        request.index_id,
-        list(request.item_ids),
-        content_included=not request.content_excluded,
-        encodings_included=request.encodings_included,
-        max_bytes=request.max_bytes,
-    )
+ITEMS_QUERY_WIRE = RecordWire(
+    ItemsQuery, pb.GetItemsRequest, content_included=Field(not_, not_, "content_excluded")
+)
 
 
 def items_to_proto(fetched: FetchedItems) -> pb.GetItemsResponse:
@@ -144,10 +110,7 @@ def _fetched(item: pb.Item | pb.EncodedItem) -> FetchedItem:
     return FetchedItem(
         content_from_proto(item.content) if item.HasField("content") else None,
         attributes_from_proto(item.attributes),
-        Encoding(
-            embedding_from_proto(item.embedding),
-            tokens_from_proto(item.tokens, may_be_empty=True),
-        )
+        Encoding(EMBEDDING_WIRE.from_proto(item.embedding), TOKENS_WIRE.from_proto(item.tokens))
         if isinstance(item, pb.EncodedItem)
         else None,
     )
@@ -155,8 +118,8 @@ def _fetched(item: pb.Item | pb.EncodedItem) -> FetchedItem:
 
 def _encoding_to_proto(encoding: Encoding) -> dict[str, Any]:
     return {
-        "embedding": embedding_to_proto(encoding.embedding),
-        "tokens": tokens_to_proto(encoding.tokens),
+        "embedding": EMBEDDING_WIRE.to_proto(encoding.embedding),
+        "tokens": TOKENS_WIRE.to_proto(encoding.tokens),
     }
 
 
@@ -164,6 +127,6 @@ def _item_from_proto(message: pb.EncodedItem, embedding_D: NDArray[np.float32]) 
     return ItemRecord(
         message.item_id,
         content_from_proto(message.content),
-        Encoding(embedding_D, tokens_from_proto(message.tokens, may_be_empty=True)),
+        Encoding(embedding_D, TOKENS_WIRE.from_proto(message.tokens)),
         attributes_from_proto(message.attributes),
     )

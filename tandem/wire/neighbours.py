@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
-from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
+from tandem.contract.field_wire import MODALITY_WIRE, duration_to_proto
+from tandem.contract.inference_cost import COST_WIRE
+from tandem.contract.record_wire import RecordWire
 from tandem.errors import InternalFault, RequestMalformed
 from tandem.stages.neighbours import (
     Graph,
@@ -17,12 +19,10 @@ from tandem.stages.neighbours import (
 )
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
-from tandem.wire import (
-    duration_to_proto,
-    embedding_to_proto,
-    embeddings_from_proto,
-    modality_from_proto,
-    modality_to_proto,
+from tandem.wire import embedding_to_proto, embeddings_from_proto
+
+_QUERY_WIRE = RecordWire(
+    ShardNeighbourQuery, pb.FindNeighboursRequest, own=["nodes"], fingerprint="model_fingerprint"
 )
 
 
@@ -30,28 +30,18 @@ def neighbour_query_to_proto(
     query: ShardNeighbourQuery, shard_map_version: int
 ) -> pb.FindNeighboursRequest:
     """Returns the request for the neighbours."""
-    return pb.FindNeighboursRequest(
-        index_id=query.index_id,
-        model_fingerprint=query.fingerprint,
+    return _QUERY_WIRE.to_proto(
+        query,
         query=embedding_to_proto(query.nodes[0]),
         candidates=map(embedding_to_proto, query.nodes[1:]),
-        pool_k=query.pool_k,
-        pillar_k=query.pillar_k,
-        neighbour_k=query.neighbour_k,
         shard_map_version=shard_map_version,
     )
 
 
 def neighbour_query_from_proto(request: pb.FindNeighboursRequest) -> ShardNeighbourQuery:
     """Returns the query for neighbours; raises what ShardNeighbourQuery and embeddings raise."""
-    return ShardNeighbourQuery(
-        index_id=request.index_id,
-        fingerprint=request.model_fingerprint,
-        nodes=embeddings_from_proto([request.query, *request.candidates]),
-        pool_k=request.pool_k,
-        pillar_k=request.pillar_k,
-        neighbour_k=request.neighbour_k,
-    )
+    nodes = embeddings_from_proto([request.query, *request.candidates])
+    return _QUERY_WIRE.from_proto(request, nodes=nodes)
 
 
 def neighbours_to_proto(found: ShardNeighbours) -> pb.FindNeighboursResponse:
@@ -76,7 +66,7 @@ def graph_to_proto(graph: Graph) -> rerank_pb.ScoreGraphRequest:
     """Returns the request for the scores of a graph's items."""
     return rerank_pb.ScoreGraphRequest(
         model_fingerprint=graph.fingerprint,
-        query_modality=modality_to_proto(graph.query_modality),
+        query_modality=MODALITY_WIRE.to_proto(graph.query_modality),
         nodes=[
             rerank_pb.GraphNode(
                 embedding=embedding_to_proto(embedding),
@@ -97,7 +87,7 @@ def graph_to_proto(graph: Graph) -> rerank_pb.ScoreGraphRequest:
 
 def graph_from_proto(request: rerank_pb.ScoreGraphRequest) -> Graph:
     """Returns the graph; raises RequestMalformed, and what Graph and embeddings raise."""
-    modality = modality_from_proto(request.query_modality)
+    modality = MODALITY_WIRE.from_proto(request.query_modality)
     if modality is None:
         raise RequestMalformed(why="query_modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
     return Graph(
@@ -113,21 +103,15 @@ def graph_from_proto(request: rerank_pb.ScoreGraphRequest) -> Graph:
     )
 
 
+_SCORES_WIRE = RecordWire(GraphScores, rerank_pb.ScoreGraphResponse, cost=COST_WIRE)
+
+
 def graph_scores_to_proto(scored: GraphScores, seconds: float) -> rerank_pb.ScoreGraphResponse:
     """Returns the response with the scores of a graph's items."""
-    return rerank_pb.ScoreGraphResponse(
-        scores=scored.scores,
-        inference_duration=duration_to_proto(seconds),
-        cost=cost_to_proto(scored.cost),
-        neighbour_model=scored.neighbour_model,
-    )
+    return _SCORES_WIRE.to_proto(scored, inference_duration=duration_to_proto(seconds))
 
 
-def graph_scores_from_proto(response: rerank_pb.ScoreGraphResponse) -> GraphScores:
-    """Returns the scores of a graph's items."""
-    return GraphScores(
-        list(response.scores), response.neighbour_model, cost_from_proto(response.cost)
-    )
+graph_scores_from_proto = _SCORES_WIRE.from_proto
 
 
 def _neighbourhood_to_proto(found: ModalityNeighbours) -> pb.Neighbourhood:

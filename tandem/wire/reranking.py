@@ -3,7 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tandem.contract.inference_cost import cost_from_proto, cost_to_proto
+from tandem.contract.field_wire import DURATION_WIRE
+from tandem.contract.inference_cost import COST_WIRE
+from tandem.contract.record_wire import RecordWire, or_error, repeated
+from tandem.contract.search.answer_wire import (
+    content_from_proto,
+    content_to_proto,
+    item_error,
+    item_error_to_proto,
+)
+from tandem.contract.search.query_wire import FUSION_WIRE
 from tandem.errors import ModelOutputInvalid, TandemError
 from tandem.stages.reranking import (
     Candidates,
@@ -14,66 +23,65 @@ from tandem.stages.reranking import (
     ScoreQuery,
 )
 from tandem.v1 import rerank_service_pb2 as pb
-from tandem.wire import (
-    content_from_proto,
-    content_to_proto,
-    duration_to_proto,
-    fusion_from_proto,
-    fusion_to_proto,
-    item_error_from_proto,
-    item_error_to_proto,
-    tokens_from_proto,
-    tokens_to_proto,
-)
+from tandem.wire import TOKENS_WIRE
 
-_Scored = pb.ScoreCandidatesResponse | pb.ScoreBatchResponse
+QUERY_WIRE = RecordWire(ScoreQuery, pb.ScoreBatchRequest, fingerprint="model_fingerprint")
+"""Reads by which index and model to score from a ScoreCandidatesRequest too."""
+_CANDIDATES_WIRE = RecordWire(
+    Candidates, pb.QueryCandidates, own=["content"], tokens=TOKENS_WIRE.named("query")
+)
+GIVEN_WIRE = RecordWire(
+    GivenCandidates,
+    pb.ScoreTokensRequest,
+    fingerprint="model_fingerprint",
+    query=TOKENS_WIRE,
+    candidates=repeated(TOKENS_WIRE),
+)
+# The fields of a response next to its scores, also of a ScoreCandidatesResponse.
+_REPORT_WIRE = RecordWire(
+    ScoredBatch,
+    pb.ScoreBatchResponse,
+    own=["outcomes"],
+    cost=COST_WIRE,
+    default_fusion=FUSION_WIRE,
+    read_seconds=DURATION_WIRE.named("read_duration"),
+    inference_seconds=DURATION_WIRE.named("inference_duration"),
+)
+_GIVEN_REPORT_WIRE = RecordWire(
+    ScoredBatch,
+    pb.ScoreTokensResponse,
+    own=["outcomes", "default_fusion", "read_seconds"],
+    cost=COST_WIRE,
+    inference_seconds=DURATION_WIRE.named("inference_duration"),
+)
 
 
 def candidates_to_proto(
     query: ScoreQuery, candidates: Candidates, *, content_included: bool
 ) -> pb.ScoreCandidatesRequest:
     """Returns the request for one query's scores."""
-    return pb.ScoreCandidatesRequest(
-        index_id=query.index_id,
-        model_fingerprint=query.fingerprint,
-        model_version=query.model_version,
-        **_query(candidates, content_included=content_included),
-    )
+    values = _values(candidates, content_included=content_included)
+    return pb.ScoreCandidatesRequest(**QUERY_WIRE.values(query, **values))
 
 
 def batch_to_proto(
     query: ScoreQuery, requests: Iterable[Candidates], *, content_included: bool
 ) -> pb.ScoreBatchRequest:
     """Returns the request for the scores of several queries."""
-    return pb.ScoreBatchRequest(
-        index_id=query.index_id,
-        model_fingerprint=query.fingerprint,
-        queries=[
-            pb.QueryCandidates(**_query(each, content_included=content_included))
-            for each in requests
-        ],
-        model_version=query.model_version,
-    )
-
-
-def query_from_proto(request: pb.ScoreCandidatesRequest | pb.ScoreBatchRequest) -> ScoreQuery:
-    """Returns by which index and model to score; raises IndexIdInvalid."""
-    return ScoreQuery(request.index_id, request.model_fingerprint, request.model_version)
+    values = (_values(each, content_included=content_included) for each in requests)
+    return QUERY_WIRE.to_proto(query, queries=[pb.QueryCandidates(**each) for each in values])
 
 
 def batch_from_proto(request: pb.ScoreBatchRequest) -> list[Candidates | TandemError]:
     """Returns each query with its candidates, or its error."""
-    return [_candidates_or_error(each) for each in request.queries]
+    return [or_error(candidates_from_proto, each) for each in request.queries]
 
 
 def candidates_from_proto(message: pb.ScoreCandidatesRequest | pb.QueryCandidates) -> Candidates:
     """Returns a query with its candidates; raises TokensInvalid, and what Candidates raises."""
-    return Candidates(
-        # A model without a cross-encoder makes none, and a remote one reads none.
-        tokens_from_proto(message.query, may_be_empty=True),
-        list(message.item_ids),
-        content_from_proto(message.query_content) if message.HasField("query_content") else None,
-    )
+    has_content = message.HasField("query_content")
+    content = content_from_proto(message.query_content) if has_content else None
+    return _CANDIDATES_WIRE.from_proto(message, content=content)
 
 
 def scores_to_proto(
@@ -81,7 +89,7 @@ def scores_to_proto(
 ) -> pb.ScoreCandidatesResponse:
     """Returns the response to a request for one query's scores; raises that query's error."""
     return pb.ScoreCandidatesResponse(
-        scores=_scores(request.item_ids, scored.matches), **_report(scored)
+        scores=_scores(request.item_ids, scored.matches), **_REPORT_WIRE.values(scored)
     )
 
 
@@ -96,7 +104,7 @@ def score_batch_to_proto(
             else pb.ScoreBatchResult(scores=_scores(each.item_ids, outcome))
             for each, outcome in zip(request.queries, scored.outcomes, strict=True)
         ],
-        **_report(scored),
+        **_REPORT_WIRE.values(scored),
     )
 
 
@@ -104,7 +112,9 @@ def scores_from_proto(
     response: pb.ScoreCandidatesResponse, candidates: Candidates, service: str
 ) -> ScoredBatch:
     """Returns one query's scores; raises ModelOutputInvalid for another number of them."""
-    return _scored(response, [_matches(response.scores, candidates, service)])
+    return _REPORT_WIRE.from_proto(
+        response, outcomes=[_matches(response.scores, candidates, service)]
+    )
 
 
 def score_batch_from_proto(
@@ -115,10 +125,10 @@ def score_batch_from_proto(
         raise ModelOutputInvalid(
             model=service, why=f"{len(response.results)} results of {len(requests)}"
         )
-    return _scored(
+    return _REPORT_WIRE.from_proto(
         response,
-        [
-            item_error_from_proto(result.error)
+        outcomes=[
+            item_error(result.error)
             if result.HasField("error")
             else _matches(result.scores, candidates, service)
             for candidates, result in zip(requests, response.results, strict=True)
@@ -126,35 +136,9 @@ def score_batch_from_proto(
     )
 
 
-def given_to_proto(given: GivenCandidates) -> pb.ScoreTokensRequest:
-    """Returns the request for the scores of candidates that are not stored."""
-    return pb.ScoreTokensRequest(
-        query=tokens_to_proto(given.query),
-        model_fingerprint=given.fingerprint,
-        candidates=map(tokens_to_proto, given.candidates),
-        model_version=given.model_version,
-    )
-
-
-def given_from_proto(request: pb.ScoreTokensRequest) -> GivenCandidates:
-    """Returns the candidates; raises TokensInvalid, and what GivenCandidates raises."""
-    return GivenCandidates(
-        request.model_fingerprint,
-        tokens_from_proto(request.query, may_be_empty=True),
-        [tokens_from_proto(each, may_be_empty=True) for each in request.candidates],
-        request.model_version,
-    )
-
-
 def given_scores_to_proto(matches: Iterable[Match], scored: ScoredBatch) -> pb.ScoreTokensResponse:
     """Returns the response with the scores of candidates that are not stored."""
-    return pb.ScoreTokensResponse(
-        scores=map(_match_to_proto, matches),
-        inference_duration=duration_to_proto(scored.inference_seconds),
-        cost=cost_to_proto(scored.cost),
-        model_version=scored.model_version,
-        reranker=scored.reranker,
-    )
+    return _GIVEN_REPORT_WIRE.to_proto(scored, scores=map(_match_to_proto, matches))
 
 
 def given_scores_from_proto(
@@ -165,15 +149,7 @@ def given_scores_from_proto(
     matches = [match for match in found if match is not None]
     if len(matches) != count:
         raise ModelOutputInvalid(model=service, why="a candidate has no score")
-    cost = cost_from_proto(response.cost)
-    return matches, ScoredBatch([], cost, response.model_version, response.reranker)
-
-
-def _candidates_or_error(message: pb.QueryCandidates) -> Candidates | TandemError:
-    try:
-        return candidates_from_proto(message)
-    except TandemError as error:
-        return error.kept()
+    return matches, _GIVEN_REPORT_WIRE.from_proto(response, outcomes=[])
 
 
 def _matches_or_none(
@@ -185,39 +161,13 @@ def _matches_or_none(
     return list(map(_match, scores))
 
 
-def _query(candidates: Candidates, *, content_included: bool) -> Mapping[str, Any]:
+def _values(candidates: Candidates, *, content_included: bool) -> dict[str, Any]:
     content = candidates.content if content_included else None
-    return {
-        "query": tokens_to_proto(candidates.tokens),
-        "item_ids": candidates.item_ids,
-        "query_content": None if content is None else content_to_proto(content),
-    }
-
-
-def _report(scored: ScoredBatch) -> Mapping[str, Any]:
-    """Returns the fields of a response next to its scores."""
-    return {
-        "read_duration": duration_to_proto(scored.read_seconds),
-        "inference_duration": duration_to_proto(scored.inference_seconds),
-        "cost": cost_to_proto(scored.cost),
-        "model_version": scored.model_version,
-        "reranker": scored.reranker,
-        "default_fusion": scored.default_fusion and fusion_to_proto(scored.default_fusion),
-    }
+    return _CANDIDATES_WIRE.values(candidates, query_content=content and content_to_proto(content))
 
 
 def _scores(item_ids: Iterable[str], matches: Matches) -> Iterator[pb.CandidateScore]:
     return (_match_to_proto(matches.get(item_id)) for item_id in item_ids)
-
-
-def _scored(response: _Scored, outcomes: Sequence[Matches | TandemError]) -> ScoredBatch:
-    return ScoredBatch(
-        outcomes,
-        cost_from_proto(response.cost),
-        response.model_version,
-        response.reranker,
-        fusion_from_proto(response.default_fusion),
-    )
 
 
 def _matches(

@@ -6,45 +6,48 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tandem.contract.filtering.attribute_wire import checked_filter
-from tandem.contract.index_description import part_to_proto, parts_from_proto
-from tandem.contract.search_path import (
-    KeywordState,
-    SearchPath,
-    path_from_proto,
-    path_to_proto,
-)
+from tandem.contract.field_wire import MODALITY_WIRE, duration_to_proto
+from tandem.contract.filtering.attribute_wire import CheckedFilter, checked_filter
+from tandem.contract.index_description import PARTS_WIRE
+from tandem.contract.record_wire import Field, RecordWire, numbered, repeated
+from tandem.contract.search_path import PATH_WIRE, KeywordState, SearchPath
 from tandem.errors import InternalFault, RequestMalformed
 from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard_answer import F32, Found, KeywordFound, RowHit, ShardAnswer, WordHit
 from tandem.v1 import attribute_pb2 as pb_attribute
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import (
-    duration_to_proto,
-    embedding_from_proto,
+    EMBEDDING_WIRE,
     embedding_to_proto,
     embeddings_from_proto,
-    modality_from_proto,
-    modality_to_proto,
+)
+
+QUERY_WIRE = RecordWire(
+    ShardQuery,
+    pb.SearchEmbeddingsRequest,
+    own=["query_modality"],
+    fingerprint="model_fingerprint",
+    modality=MODALITY_WIRE,
+    embeddings=repeated(EMBEDDING_WIRE).named("queries"),
+    filter=Field[CheckedFilter, CheckedFilter](
+        lambda checked: pb_attribute.Filter.FromString(checked.message), checked_filter
+    ),
+)
+DESCRIPTION_WIRE = RecordWire(
+    ShardDescription,
+    pb.DescribeShardIndexResponse,
+    fingerprint="model_fingerprint",
+    parts=PARTS_WIRE,
+    keyword_state=numbered(KeywordState),
 )
 
 
 def query_to_proto(query: ShardQuery, shard_map_version: int) -> pb.SearchEmbeddingsRequest:
     """Returns the request for a query."""
-    return pb.SearchEmbeddingsRequest(
-        index_id=query.index_id,
-        queries=map(embedding_to_proto, query.embeddings),
-        model_fingerprint=query.fingerprint,
-        modality=modality_to_proto(query.modality),
-        query_modality=modality_to_proto(query.query_modality),
-        retrieve_k=query.retrieve_k,
-        filter=None
-        if query.filter is None
-        else pb_attribute.Filter.FromString(query.filter.message),
-        minimum_sequence=query.minimum_sequence,
+    return QUERY_WIRE.to_proto(
+        query,
+        query_modality=MODALITY_WIRE.to_proto(query.query_modality),
         shard_map_version=shard_map_version,
-        embeddings_included=query.embeddings_included,
-        keywords=query.keywords,
     )
 
 
@@ -53,21 +56,11 @@ def query_from_proto(request: pb.SearchEmbeddingsRequest) -> ShardQuery:
 
     Raises what ShardQuery raises, EmbeddingInvalid, FilterInvalid and RequestMalformed.
     """
-    modality = modality_from_proto(request.modality)
+    modality = MODALITY_WIRE.from_proto(request.modality)
     if modality is None:
         raise RequestMalformed(why="modality is neither MODALITY_TEXT nor MODALITY_IMAGE")
-    return ShardQuery(
-        index_id=request.index_id,
-        fingerprint=request.model_fingerprint,
-        modality=modality,
-        query_modality=modality_from_proto(request.query_modality) or modality.other,
-        embeddings=[embedding_from_proto(query) for query in request.queries],
-        retrieve_k=request.retrieve_k,
-        minimum_sequence=request.minimum_sequence,
-        filter=checked_filter(request.filter) if request.HasField("filter") else None,
-        embeddings_included=request.embeddings_included,
-        keywords=request.keywords,
-    )
+    query_modality = MODALITY_WIRE.from_proto(request.query_modality) or modality.other
+    return QUERY_WIRE.from_proto(request, query_modality=query_modality)
 
 
 def answer_to_proto(answer: ShardAnswer) -> pb.SearchEmbeddingsResponse:
@@ -77,7 +70,7 @@ def answer_to_proto(answer: ShardAnswer) -> pb.SearchEmbeddingsResponse:
         search_duration=duration_to_proto(answer.search_seconds),
         applied_sequence=answer.applied_sequence,
         item_count=answer.item_count,
-        path=path_to_proto(answer.found[-1].path),
+        path=PATH_WIRE.to_proto(answer.found[-1].path),
         keyword_hit_list=None
         if answer.keyword_found is None
         else _keyword_hits_to_proto(answer.keyword_found),
@@ -91,7 +84,7 @@ def answer_from_proto(
     count = len(query.embeddings)
     if len(response.hit_lists) != count:
         raise InternalFault(why=f"{shard} answered {len(response.hit_lists)} of {count} queries")
-    path = path_from_proto(response.path)
+    path = PATH_WIRE.from_proto(response.path)
     return ShardAnswer(
         [_found_from_proto(each, query, path) for each in response.hit_lists],
         response.applied_sequence,
@@ -99,26 +92,6 @@ def answer_from_proto(
         _keyword_found_from_proto(response.keyword_hit_list, query, shard)
         if query.keywords
         else None,
-    )
-
-
-def description_to_proto(description: ShardDescription) -> pb.DescribeShardIndexResponse:
-    """Returns the response with the state of an index."""
-    return pb.DescribeShardIndexResponse(
-        model_fingerprint=description.fingerprint,
-        embedding_dimension=description.embedding_dimension,
-        parts=map(part_to_proto, description.parts),
-        keyword_state=description.keyword_state.value,
-    )
-
-
-def description_from_proto(response: pb.DescribeShardIndexResponse) -> ShardDescription:
-    """Returns the state of an index."""
-    return ShardDescription(
-        response.model_fingerprint,
-        response.embedding_dimension,
-        parts_from_proto(response.parts),
-        KeywordState(response.keyword_state),
     )
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from tandem.client import NewDocument, RegionContent, StoredItem, TruncationPolicy
 from tandem.client.query import document_query
-from tandem.contract.search.documents import document_query_to_proto, scored_from_proto
+from tandem.contract.search.documents import DOCUMENT_QUERY_WIRE, SCORED_WIRE
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, ItemNotFound, RequestMalformed
 from tandem.v1 import content_pb2, content_service_pb2, error_reason_pb2
 
 
 def request_of(*arguments: Any) -> content_service_pb2.ScoreDocumentsRequest:
     """Returns the message."""
-    return document_query_to_proto(document_query(*arguments))
+    return DOCUMENT_QUERY_WIRE.to_proto(document_query(*arguments))
 
 
 def test_each_document_is_sent_with_its_own_type() -> None:
@@ -45,7 +45,7 @@ def test_a_missing_score_is_none_and_zero_is_zero() -> None:
     error = error_reason_pb2.ItemError(
         reason=error_reason_pb2.ERROR_REASON_ITEM_NOT_FOUND, message="there is no item b"
     )
-    answer = scored_from_proto(
+    answer = SCORED_WIRE.from_proto(
         content_service_pb2.ScoreDocumentsResponse(
             scores=[
                 content_service_pb2.DocumentScore(match_logit=0.0, match_probability=0.5),

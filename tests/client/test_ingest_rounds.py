@@ -20,8 +20,8 @@ from tandem.client import (
 )
 from tandem.client.calls.retries import Retries
 from tandem.client.ingest.rounds import IngestRounds
+from tandem.contract.search.answer_wire import item_error_to_proto
 from tandem.v1 import search_service_pb2 as pb
-from tandem.wire import item_error_to_proto
 from tests.support.client.search_server import IngestBatch, all_stored, search_server
 
 SOON = RetryPolicy(initial_backoff_seconds=0.001, max_backoff_seconds=0.002)

@@ -3,6 +3,7 @@
 import pytest
 
 from tandem.contract.content import ImageContent, Modality, TextContent, TextUse
+from tandem.contract.field_wire import duration_to_proto
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.search.answer import (
     Coverage,
@@ -20,7 +21,6 @@ from tandem.contract.search.ingest_wire import outcomes_from_proto
 from tandem.errors import ImageUnreadable, InternalFault
 from tandem.v1 import content_pb2, cost_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
-from tandem.wire import duration_to_proto
 
 
 def test_an_answer_by_hand() -> None:

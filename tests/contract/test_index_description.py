@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tandem.contract.index_description import (
+    SHARD_INDEX_WIRE,
     DirectionRecall,
     IndexPart,
     ShardIndex,
     joined_recalls,
-    shard_index_from_proto,
-    shard_index_to_proto,
 )
 from tandem.contract.modality import Modality
 from tandem.contract.search_path import Fallback, KeywordState, SearchFallback
@@ -39,7 +38,7 @@ def test_a_shards_index_survives_the_wire() -> None:
     bare = IndexPart(modality=TEXT, item_count=0, live_recalls=[])
     shard = ShardIndex(3, [bare, full], KeywordState.BEING_BUILT)
 
-    assert shard_index_from_proto(shard_index_to_proto(shard)) == shard
+    assert SHARD_INDEX_WIRE.from_proto(SHARD_INDEX_WIRE.to_proto(shard)) == shard
 
 
 def test_unknown_values_of_a_newer_server_are_left_out() -> None:
@@ -48,7 +47,7 @@ def test_unknown_values_of_a_newer_server_are_left_out() -> None:
     known = message.parts.add(modality="MODALITY_TEXT", fallback=99)
     known.live_recalls.add(query_modality=7)
 
-    [part] = shard_index_from_proto(message).parts
+    [part] = SHARD_INDEX_WIRE.from_proto(message).parts
 
     assert (part.modality, part.fallback.kind) == (TEXT, SearchFallback.NONE)
     assert part.live_recalls == []

@@ -12,9 +12,13 @@ STOPS = sorted(set(STOP.findall((ROOT / "docs/walks.md").read_text(encoding="utf
 
 
 def names_in(program: str) -> set[str]:
-    """Returns the functions and classes that a program defines, also inside of others."""
+    """Returns the tables, and the functions and classes also inside of others, of a program."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return {node.name for node in ast.walk(ast.parse(program)) if isinstance(node, kinds)}
+    tree = ast.parse(program)
+    tables = {each.targets[0] for each in tree.body if isinstance(each, ast.Assign)}
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)} | {
+        each.id for each in tables if isinstance(each, ast.Name)
+    }
 
 
 def test_every_stop_exists() -> None:

@@ -14,9 +14,10 @@ import pytest
 import pytest_asyncio
 
 from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.search.answer_wire import content_to_proto
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
-from tandem.wire import content_to_proto, encoding_from_proto
+from tandem.wire import ENCODING_WIRE
 from tests.encoder_svc.test_servicer import reasons
 from tests.support.encoder_svc.encoder_process import EncoderProcess, running_encoder
 from tests.support.fuzz.run_counts import fuzz_seed, run_count
@@ -129,7 +130,7 @@ async def test_good_pictures_among_bad_ones_are_encoded_as_alone(
             pb.EncodeContentsRequest(contents=contents),  # type: ignore[arg-type]
             timeout=CALL_SECONDS,
         )
-        return encoding_from_proto(response.results[-1].encoding).embedding
+        return ENCODING_WIRE.from_proto(response.results[-1].encoding).embedding
 
     np.testing.assert_allclose(await embedding(*bad[:20], good), await embedding(good), atol=1e-3)
 

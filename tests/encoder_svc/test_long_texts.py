@@ -9,12 +9,14 @@ import pytest_asyncio
 
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import ImageContent, TextContent, TextTokens, TextUse, TruncationPolicy
+from tandem.contract.search.answer_wire import content_to_proto
+from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
 from tandem.model_io.inference.served_model import ServedModel
 from tandem.model_io.inference.served_texts import ServedTexts
 from tandem.model_io.repository.manifest import Manifest
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
-from tandem.wire import content_to_proto, encoding_from_proto, truncation_policy_to_proto
+from tandem.wire import ENCODING_WIRE
 from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, served_channel
 from tests.support.pictures.pictures import encoded, plain
 
@@ -43,7 +45,7 @@ async def encode(
     return await stub.EncodeContents(
         pb.EncodeContentsRequest(
             contents=map(content_to_proto, contents),  # type: ignore[arg-type]
-            truncation_policy=truncation_policy_to_proto(policy),
+            truncation_policy=TRUNCATION_POLICY_WIRE.to_proto(policy),
         ),
         timeout=TIMEOUT_SECONDS,
     )
@@ -65,7 +67,7 @@ async def test_every_text_tells_how_much_was_read(
     assert not picture.encoding.HasField("text_use")
     [ids] = served_texts.windows(SHORT, TruncationPolicy.ERROR).windows
     count = len(ids)
-    assert encoding_from_proto(text.encoding).text_use == TextUse(count, count)
+    assert ENCODING_WIRE.from_proto(text.encoding).text_use == TextUse(count, count)
     assert not text.encoding.text_use.truncated
     assert not text.encoding.further_windows
 
@@ -79,7 +81,7 @@ async def test_truncation_encodes_the_beginning(
     response = await encode(stub, TruncationPolicy.TRUNCATE, LONG, SHORT)
 
     read = served_texts.windows(LONG, TruncationPolicy.TRUNCATE)
-    cut = encoding_from_proto(response.results[1].encoding)
+    cut = ENCODING_WIRE.from_proto(response.results[1].encoding)
     assert response.results[1].encoding.text_use.truncated
     assert cut.text_use == read.text_use
     assert isinstance(cut.tokens, TextTokens)
@@ -101,7 +103,7 @@ async def test_each_window_is_encoded_as_a_separate_text(
     assert len(read.windows) > 2
     expected = (await tiny_served.embed_texts(read.windows, TIMEOUT_SECONDS)).values
     for result in (response.results[1], response.results[3]):
-        first = encoding_from_proto(result.encoding)
+        first = ENCODING_WIRE.from_proto(result.encoding)
         assert first.text_use == read.text_use
         for window, ids, embedding in zip(
             (first, *first.further_windows), read.windows, expected, strict=True

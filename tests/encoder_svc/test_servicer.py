@@ -24,6 +24,7 @@ from tandem.contract.content import (
     TextContent,
 )
 from tandem.contract.regions import RegionContent
+from tandem.contract.search.answer_wire import content_to_proto
 from tandem.local.encoding.encoder import ModelEncoder
 from tandem.local.encoding.local_encoder import LocalEncoder
 from tandem.local.encoding.query_encodings import QueryEncodings
@@ -38,7 +39,6 @@ from tandem.v1.encoder_service_pb2_grpc import (
     EncoderServiceStub,
     add_EncoderServiceServicer_to_server,
 )
-from tandem.wire import content_to_proto
 from tests.support.chassis.served import served
 from tests.support.pictures.pictures import encoded, noise, plain
 from tests.support.rerank_svc.served_reranker import undescribed

@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from tandem.contract.model_description import (
+    MODEL_WIRE,
     AdaptiveDepthRule,
     ModelDescription,
     ProbabilityCalibration,
-    model_from_proto,
 )
 from tandem.remote.model import MODEL_SERVICE_NAME, ModelServicer
 from tandem.v1 import model_service_pb2
@@ -51,5 +51,5 @@ async def test_a_caller_gets_the_whole_description(model: ModelDescription) -> N
             model_service_pb2.DescribeModelRequest(), timeout=10
         )
 
-    assert model_from_proto(response.model) == model
+    assert MODEL_WIRE.from_proto(response.model) == model
     assert response.model.HasField("probability_calibration") == (model is MEASURED)

@@ -11,7 +11,7 @@ import pytest_asyncio
 from tandem.chassis.access.callers import CALLER_KEY
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.telemetry.metrics import REGISTRY
-from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.inference_cost import COST_WIRE, InferenceCost
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.reranking.candidate_reader import CandidateReader
@@ -93,8 +93,8 @@ async def test_a_repeated_search_reads_nothing_again(
     wider = await score(stub, tiny_manifest, ["i-0", "i-2"])
 
     assert [warm.scores[place] for place in (2, 0, 1)] == list(cold.scores)
-    assert cost_from_proto(cold.cost).cache_miss_count == 2
-    assert cost_from_proto(warm.cost) == InferenceCost(cache_hit_count=2)
+    assert COST_WIRE.from_proto(cold.cost).cache_miss_count == 2
+    assert COST_WIRE.from_proto(warm.cost) == InferenceCost(cache_hit_count=2)
     assert wider.scores[0] == cold.scores[0]
     assert (wider.cost.pair_count, wider.cost.cache_hit_count) == (1, 1)
 
@@ -156,7 +156,7 @@ async def test_costs_of_all_replies_add_up_to_the_counters(
     responses.append(await score(stub, tiny_manifest, ["i-0", "i-150"], query=10))
 
     added = {name: value - before[name] for name, value in counters().items()}
-    total = sum((cost_from_proto(response.cost) for response in responses), InferenceCost())
+    total = sum((COST_WIRE.from_proto(response.cost) for response in responses), InferenceCost())
     for name in COUNTERS:
         # Seconds go through a protobuf in whole nanoseconds, one rounding a reply.
         tolerance = 1e-9 * len(responses) if name.endswith("seconds") else 0

@@ -11,12 +11,13 @@ import grpc
 
 from tandem.chassis.calls.channels import open_channel
 from tandem.contract.content import TextContent
+from tandem.contract.search.answer_wire import content_to_proto
 from tandem.model_io.repository.manifest import read_manifest
 from tandem.v1 import model_service_pb2
 from tandem.v1 import rerank_service_pb2 as pb
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub
 from tandem.v1.rerank_service_pb2_grpc import RerankServiceStub
-from tandem.wire import content_to_proto, tokens_to_proto
+from tandem.wire import tokens_to_proto
 from tests.support.faults.supervisor import ROOT, Supervised
 from tests.support.index_svc.shard_process import is_serving
 from tests.support.rerank_svc.remote_api import RemoteApi, Sabotage, remote_api

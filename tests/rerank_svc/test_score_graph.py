@@ -15,6 +15,7 @@ from rerank_svc.servicer import RerankServicer
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Modality
+from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.local.reranking.local_reranker import LocalReranker
 from tandem.local.reranking.neighbour_scorer import NeighbourScorer
 from tandem.local.reranking.reranker import ModelReranker
@@ -26,7 +27,7 @@ from tandem.v1.rerank_service_pb2_grpc import (
     RerankServiceStub,
     add_RerankServiceServicer_to_server,
 )
-from tandem.wire import embedding_to_proto, modality_to_proto
+from tandem.wire import embedding_to_proto
 from tests.support.chassis.served import served
 from tests.support.neighbours.served_corpus import (
     DIMENSION,
@@ -77,7 +78,7 @@ def graph(modality: Modality, number: int, **fields: object) -> pb.ScoreGraphReq
     embeddings = [query, *items[found]]
     wanted = {
         "model_fingerprint": FINGERPRINT,
-        "query_modality": modality_to_proto(modality),
+        "query_modality": MODALITY_WIRE.to_proto(modality),
         "nodes": [
             pb.GraphNode(
                 embedding=embedding_to_proto(each),
@@ -89,7 +90,7 @@ def graph(modality: Modality, number: int, **fields: object) -> pb.ScoreGraphReq
         "item_pillars": map(embedding_to_proto, items[order(query, items, 6)]),
         "query_pillars": map(embedding_to_proto, own[order(query, own, 6)]),
     } | fields
-    return pb.ScoreGraphRequest(**wanted)  # type: ignore[arg-type]
+    return pb.ScoreGraphRequest(**wanted)
 
 
 async def refusal(stub: RerankServiceStub, request: pb.ScoreGraphRequest) -> errors.TandemError:

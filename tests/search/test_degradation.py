@@ -16,10 +16,10 @@ import pytest
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.model_description import (
+    MODEL_WIRE,
     AdaptiveDepthRule,
     ModelDescription,
     ProbabilityCalibration,
-    model_from_proto,
 )
 from tandem.search.calls.breaker import BREAKER_RULE
 from tandem.search.metrics import DEGRADED_ANSWERS
@@ -296,7 +296,7 @@ async def test_the_model_description_is_that_of_the_downstream_services(
     async with door(filled) as stub:
         response = await stub.DescribeModel(model_pb.DescribeModelRequest(), timeout=60)  # type: ignore[attr-defined]
 
-    assert model_from_proto(response.model) == expected
+    assert MODEL_WIRE.from_proto(response.model) == expected
 
 
 async def test_neighbours_without_a_model_are_named(filled: Stack) -> None:

@@ -8,11 +8,11 @@ import pytest
 from tandem import errors
 from tandem.contract.content import Content, ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
+from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
 from tandem.v1 import search_service_pb2 as pb
-from tandem.wire import modality_from_proto
 from tests.support.orchestrator_svc.downstream import (
     FINGERPRINT,
     Stack,
@@ -137,8 +137,8 @@ async def test_shards_get_the_querys_modality(
 
     for shard in filled.shards:
         [request] = shard.requests("SearchEmbeddings")
-        assert modality_from_proto(request.query_modality) is content.modality  # type: ignore[attr-defined]
-        assert modality_from_proto(request.modality) is target  # type: ignore[attr-defined]
+        assert MODALITY_WIRE.from_proto(request.query_modality) is content.modality  # type: ignore[attr-defined]
+        assert MODALITY_WIRE.from_proto(request.modality) is target  # type: ignore[attr-defined]
 
 
 async def test_attributes_are_returned_without_contents() -> None:

@@ -17,10 +17,10 @@ from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
 from tandem.client.calls.refusal import error_of
 from tandem.contract.content import Modality
+from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
-from tandem.wire import modality_from_proto, modality_to_proto
 
 ADDRESSES = Annotated[
     list[str],
@@ -163,7 +163,7 @@ def advise(
     """
     request = pb.AdviseIndexTypeRequest(
         index_id=index_id,
-        modality=modality_to_proto(modality),
+        modality=MODALITY_WIRE.to_proto(modality),
         recall_target=recall_target,
         memory_bytes=memory_mb * 10**6,
         index_types=index_type or [],
@@ -217,7 +217,7 @@ def _admin(address: str) -> Iterator[tuple[IndexAdminServiceStub, Metadata]]:
 
 def _cells(one: pb.IndexDescription) -> list[str]:
     live = "".join(f"{100 * recall.recall:.1f}" for recall in one.live_recalls.values())
-    modality = modality_from_proto(one.modality)
+    modality = MODALITY_WIRE.from_proto(one.modality)
     parameters = " ".join(f"{name}={value:g}" for name, value in one.parameters.items())
     return [
         "" if modality is None else modality.value,
@@ -253,7 +253,7 @@ def _choice_rows(choices: list[pb.AdviseIndexTypeResponse]) -> list[list[str]]:
 
 
 def _to_proto(modality: Modality | None) -> content_pb2.Modality | None:
-    return None if modality is None else modality_to_proto(modality)
+    return None if modality is None else MODALITY_WIRE.to_proto(modality)
 
 
 def _parameter(text: str) -> tuple[str, float]:

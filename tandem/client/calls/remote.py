@@ -18,27 +18,22 @@ from tandem.client.calls.retries import Retries, RetryPolicy
 from tandem.client.calls.trace_headers import trace_headers
 from tandem.client.ingest.batches import IngestBatches, SentBatches
 from tandem.contract.limits import MAX_PAGE_SIZE
-from tandem.contract.model_description import ModelDescription, model_from_proto
+from tandem.contract.model_description import MODEL_WIRE, ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.answer_wire import (
+    INDEX_REMOVAL_WIRE,
+    REMOVAL_WIRE,
     batch_results,
-    index_removal,
-    removal,
     result_from_proto,
     streamed_result,
 )
 from tandem.contract.search.documents import (
+    DOCUMENT_QUERY_WIRE,
+    SCORED_WIRE,
     DocumentQuery,
     ScoredDocuments,
-    document_query_to_proto,
-    scored_from_proto,
 )
-from tandem.contract.search.indexes import (
-    IndexDescription,
-    IndexPage,
-    description_from_proto,
-    page_from_proto,
-)
+from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE, IndexDescription, IndexPage
 from tandem.contract.search.ingest_wire import batch_to_proto, outcomes_from_proto
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import searched_to_proto
@@ -116,9 +111,9 @@ class Remote:
 
     def score_documents(self, query: DocumentQuery) -> ScoredDocuments:
         """Returns each document's score or error."""
-        request = document_query_to_proto(query)
+        request = DOCUMENT_QUERY_WIRE.to_proto(query)
         response = self._call(self._connection.current().content.ScoreDocuments, request)
-        return scored_from_proto(response)
+        return SCORED_WIRE.from_proto(response)
 
     def embed(
         self, request: content_service_pb2.EmbedContentsRequest
@@ -132,14 +127,14 @@ class Remote:
         """Returns the model and its limits."""
         request = model_service_pb2.DescribeModelRequest()
         response = self._call(self._connection.current().model.DescribeModel, request)
-        return model_from_proto(response.model)
+        return MODEL_WIRE.from_proto(response.model)
 
     def describe_index(self, index_id: str, *, full_coverage_required: bool) -> IndexDescription:
         """Returns the state of an index."""
         request = search_service_pb2.DescribeIndexRequest(
             index_id=index_id, full_coverage_required=full_coverage_required
         )
-        return description_from_proto(
+        return DESCRIPTION_WIRE.from_proto(
             self._call(self._connection.current().search.DescribeIndex, request)
         )
 
@@ -150,7 +145,9 @@ class Remote:
             page_size=MAX_PAGE_SIZE,
             full_coverage_required=full_coverage_required,
         )
-        return page_from_proto(self._call(self._connection.current().search.ListIndexes, request))
+        return PAGE_WIRE.from_proto(
+            self._call(self._connection.current().search.ListIndexes, request)
+        )
 
     def ingest(self, batches: IngestBatches) -> Generator[list[IngestOutcome], None, None]:
         """Yields each batch's outcomes, in order.
@@ -183,7 +180,7 @@ class Remote:
         response = self._call(
             self._connection.current().search.RemoveItems, request, is_repeatable=bool(request_id)
         )
-        return removal(response)
+        return REMOVAL_WIRE.from_proto(response)
 
     def remove_index(self, index_id: str) -> Removal:
         """Deletes an index, or a part of a large one."""
@@ -191,7 +188,7 @@ class Remote:
         response = self._call(
             self._connection.current().search.RemoveIndex, request, is_repeatable=False
         )
-        return index_removal(response)
+        return INDEX_REMOVAL_WIRE.from_proto(response)
 
     def close(self) -> None:
         """Closes the connection."""

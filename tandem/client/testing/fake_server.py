@@ -36,8 +36,9 @@ from tandem.contract.limits import (
     MAX_ITEM_ID_COUNT,
     MAX_PAGE_SIZE,
     MAX_SEARCH_COUNT,
+    check_batch_size,
 )
-from tandem.contract.model_description import model_to_proto
+from tandem.contract.model_description import MODEL_WIRE
 from tandem.contract.search.answer import Coverage, SearchResult
 from tandem.contract.search.answer_wire import (
     content_from_proto,
@@ -46,29 +47,23 @@ from tandem.contract.search.answer_wire import (
     result_to_proto,
 )
 from tandem.contract.search.documents import (
+    DOCUMENT_QUERY_WIRE,
+    SCORED_WIRE,
     Document,
     DocumentQuery,
     DocumentScore,
     ScoredDocuments,
-    document_query_from_proto,
-    scored_to_proto,
 )
-from tandem.contract.search.indexes import (
-    IndexDescription,
-    IndexPage,
-    description_to_proto,
-    page_to_proto,
-)
+from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE, IndexDescription, IndexPage
 from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
 from tandem.contract.search.query import StoredItem
 from tandem.contract.search.query_wire import (
+    TRUNCATION_POLICY_WIRE,
     page_query_from_proto,
     query_from_proto,
-    truncation_policy_from_proto,
 )
 from tandem.contract.search_path import KeywordState
 from tandem.errors import (
-    BatchSizeOutOfRange,
     ItemNotFound,
     TandemError,
     TokensInvalid,
@@ -193,7 +188,7 @@ class _FakeServicer(
 
     @_answering
     def BatchSearchItems(self, request: pb.BatchSearchItemsRequest) -> pb.BatchSearchItemsResponse:
-        _check_count("searches", len(request.searches), MAX_SEARCH_COUNT)
+        check_batch_size("searches", len(request.searches), MAX_SEARCH_COUNT)
         return pb.BatchSearchItemsResponse(results=map(self._batch_result, request.searches))
 
     def IngestItems(
@@ -217,22 +212,22 @@ class _FakeServicer(
 
     @_answering
     def DescribeIndex(self, request: pb.DescribeIndexRequest) -> pb.DescribeIndexResponse:
-        return description_to_proto(self._described(request.index_id))
+        return DESCRIPTION_WIRE.to_proto(self._described(request.index_id))
 
     @_answering
     def ListIndexes(self, request: pb.ListIndexesRequest) -> pb.ListIndexesResponse:
         ids, last = _page(self._index.index_ids(), request)
-        return page_to_proto(IndexPage(tuple(map(self._summary, ids)), last))
+        return PAGE_WIRE.to_proto(IndexPage(tuple(map(self._summary, ids)), last))
 
     @_answering
     def DescribeModel(self, request: Message) -> model_service_pb2.DescribeModelResponse:
-        return model_service_pb2.DescribeModelResponse(model=model_to_proto(MODEL))
+        return model_service_pb2.DescribeModelResponse(model=MODEL_WIRE.to_proto(MODEL))
 
     @_answering
     def FetchItems(
         self, request: content_service_pb2.FetchItemsRequest
     ) -> content_service_pb2.FetchItemsResponse:
-        _check_count("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
+        check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
         item_ids = list(map(check_item_id, dict.fromkeys(request.item_ids)))
         stored = self._index.items(request.index_id)
         return content_service_pb2.FetchItemsResponse(
@@ -252,8 +247,8 @@ class _FakeServicer(
     def EmbedContents(
         self, request: content_service_pb2.EmbedContentsRequest
     ) -> content_service_pb2.EmbedContentsResponse:
-        _check_count("contents", len(request.contents), MAX_CONTENT_COUNT)
-        _check_policy(truncation_policy_from_proto(request.truncation_policy))
+        check_batch_size("contents", len(request.contents), MAX_CONTENT_COUNT)
+        _check_policy(TRUNCATION_POLICY_WIRE.from_proto(request.truncation_policy))
         response = content_service_pb2.EmbedContentsResponse(
             model_fingerprint=MODEL.fingerprint, model_version=1
         )
@@ -270,7 +265,7 @@ class _FakeServicer(
     def ScoreDocuments(
         self, request: content_service_pb2.ScoreDocumentsRequest
     ) -> content_service_pb2.ScoreDocumentsResponse:
-        return scored_to_proto(self._scored(document_query_from_proto(request)))
+        return SCORED_WIRE.to_proto(self._scored(DOCUMENT_QUERY_WIRE.from_proto(request)))
 
     def _searched(self, request: pb.SearchItemsRequest) -> SearchResult:
         if request.cursor:
@@ -302,7 +297,7 @@ class _FakeServicer(
         return IndexSummary(index_id, MODEL.fingerprint, *counts)
 
     def _scored(self, query: DocumentQuery) -> ScoredDocuments:
-        _check_count("documents", len(query.documents), MAX_DOCUMENT_COUNT)
+        check_batch_size("documents", len(query.documents), MAX_DOCUMENT_COUNT)
         _check_policy(query.truncation_policy)
         checked_content(query.query)
         scores = tuple(self._score(query, each) for each in query.documents)
@@ -370,14 +365,9 @@ def _page(
 ) -> tuple[list[str], str]:
     """Returns the sorted ids of a page, and its last if there are more."""
     size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
-    _check_count("page_size", size, MAX_PAGE_SIZE)
+    check_batch_size("page_size", size, MAX_PAGE_SIZE)
     left = [each for each in ids if each.encode() > request.page_token.encode()]
     return left[:size], left[size - 1] if len(left) > size else ""
-
-
-def _check_count(name: str, count: int, high: int) -> None:
-    if not 1 <= count <= high:
-        raise BatchSizeOutOfRange(name=name, got=count, low=1, high=high)
 
 
 def _check_policy(policy: TruncationPolicy) -> None:

@@ -1,7 +1,4 @@
-"""Converts attributes and filters between protobuf messages and our own types.
-
-Pure Python, because the SDK uses it.
-"""
+"""Converts attributes and filters between protobuf messages and our own types."""
 
 from __future__ import annotations
 
@@ -33,6 +30,7 @@ from tandem.contract.filtering.filters import (
     check_filter_value_count,
     check_value_count,
 )
+from tandem.contract.record_wire import RecordWire
 from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.v1 import attribute_pb2 as pb
 
@@ -77,19 +75,11 @@ def attributes_to_proto(attributes: Mapping[str, object]) -> dict[str, pb.Attrib
 
 def value_from_proto(message: pb.AttributeValue) -> AttributeValue | None:
     """Returns the value without checks; None if it is unset or of an unknown type."""
-    match message.WhichOneof("value"):
-        case "text":
-            return message.text
-        case "integer":
-            return message.integer
-        case "real":
-            return message.real
-        case "flag":
-            return message.flag
-        case "texts":
-            return tuple(message.texts.values)
-        case _:
-            return None
+    kind = message.WhichOneof("value")
+    if kind == "texts":
+        return tuple(message.texts.values)
+    value: AttributeValue | None = None if kind is None else getattr(message, kind)
+    return value
 
 
 def value_to_proto(value: object) -> pb.AttributeValue:
@@ -187,7 +177,7 @@ class _Reader:
                 check_filter_value_count(self._value_count)
                 return OneOf(name, tuple(_wanted(name, value) for value in message.one_of.values))
             case "range":
-                return _range_from_proto(message.range)
+                return _RANGE_WIRE.from_proto(message.range)
             case "prefix":
                 return StartsWith(message.prefix.name, message.prefix.prefix)
             case "exists":
@@ -210,14 +200,7 @@ def _wanted(name: str, message: pb.AttributeValue) -> Value:
     return value
 
 
-def _range_from_proto(message: pb.Range) -> InRange:
-    return InRange(
-        message.name,
-        at_least=message.at_least if message.HasField("at_least") else None,
-        above=message.above if message.HasField("above") else None,
-        at_most=message.at_most if message.HasField("at_most") else None,
-        below=message.below if message.HasField("below") else None,
-    )
+_RANGE_WIRE = RecordWire(InRange, pb.Range)
 
 
 def _filter_to_proto(tree: Filter) -> pb.Filter:
@@ -232,12 +215,8 @@ def _filter_to_proto(tree: Filter) -> pb.Filter:
             return pb.Filter(equals=pb.Equality(name=name, value=value_to_proto(value)))
         case OneOf(name, values):
             return pb.Filter(one_of=pb.OneOf(name=name, values=map(value_to_proto, values)))
-        case InRange(name, at_least, above, at_most, below):
-            return pb.Filter(
-                range=pb.Range(
-                    name=name, at_least=at_least, above=above, at_most=at_most, below=below
-                )
-            )
+        case InRange():
+            return pb.Filter(range=_RANGE_WIRE.to_proto(tree))
         case StartsWith(name, prefix):
             return pb.Filter(prefix=pb.Prefix(name=name, prefix=prefix))
         case Exists(name):

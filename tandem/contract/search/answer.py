@@ -1,7 +1,4 @@
-"""Defines what searches and writes answer.
-
-Pure Python, because the SDK uses it.
-"""
+"""Defines what searches and writes answer."""
 
 from __future__ import annotations
 

@@ -1,31 +1,26 @@
-"""Defines how well documents match a query, and converts it from and to messages.
-
-Pure Python, because the SDK uses it.
-"""
+"""Defines how well documents match a query, and converts it from and to messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from tandem.contract.content import Content, TruncationPolicy
-from tandem.contract.inference_cost import InferenceCost, cost_from_proto, cost_to_proto
+from tandem.contract.inference_cost import COST_WIRE, InferenceCost
 from tandem.contract.model_description import relevance
+from tandem.contract.record_wire import Field, RecordWire, or_error, repeated
 from tandem.contract.search.answer_names import ErrorReason
 from tandem.contract.search.answer_wire import (
+    CONTENT_WIRE,
+    ITEM_ERROR_WIRE,
+    WITHHELD_WIRE,
     content_from_proto,
     content_to_proto,
-    item_error,
-    item_error_to_proto,
-    withheld,
-    withheld_to_proto,
 )
 from tandem.contract.search.query import StoredItem
-from tandem.contract.search.query_wire import (
-    truncation_policy_from_proto,
-    truncation_policy_to_proto,
-)
+from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
 from tandem.errors import ContentMissing, TandemError
 from tandem.v1 import content_service_pb2 as pb
 
@@ -91,47 +86,10 @@ class ScoredDocuments:
         return ranked[:count]
 
 
-def document_query_to_proto(query: DocumentQuery) -> pb.ScoreDocumentsRequest:
-    """Returns the message; no document may be an error."""
-    return pb.ScoreDocumentsRequest(
-        query=content_to_proto(query.query),
-        documents=map(_document_to_proto, query.documents),
-        index_id=query.index_id,
-        truncation_policy=truncation_policy_to_proto(query.truncation_policy),
-    )
-
-
-def document_query_from_proto(request: pb.ScoreDocumentsRequest) -> DocumentQuery:
-    """Returns the query; raises the error of its content."""
-    documents = [_document_from_proto(each) for each in request.documents]
-    return DocumentQuery(
-        content_from_proto(request.query),
-        documents,
-        request.index_id,
-        truncation_policy_from_proto(request.truncation_policy),
-    )
-
-
-def scored_to_proto(scored: ScoredDocuments) -> pb.ScoreDocumentsResponse:
-    """Returns the answer of ScoreDocuments."""
-    return pb.ScoreDocumentsResponse(
-        scores=map(_score_to_proto, scored.scores),
-        model_fingerprint=scored.model_fingerprint,
-        reranker=scored.reranker,
-        cost=cost_to_proto(scored.cost),
-        probability_withheld=withheld_to_proto(scored.probability_withheld),
-    )
-
-
-def scored_from_proto(response: pb.ScoreDocumentsResponse) -> ScoredDocuments:
-    """Returns the answer of ScoreDocuments."""
-    return ScoredDocuments(
-        tuple(map(_score_from_proto, response.scores)),
-        response.model_fingerprint,
-        response.reranker,
-        cost_from_proto(response.cost),
-        withheld(response.probability_withheld),
-    )
+def _key(score: DocumentScore) -> tuple[int, float]:
+    if score.match_logit is not None:
+        return (2, score.match_logit)
+    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
 
 
 def _document_to_proto(document: Document | TandemError) -> pb.Document:
@@ -141,39 +99,27 @@ def _document_to_proto(document: Document | TandemError) -> pb.Document:
     return pb.Document(content=content_to_proto(document))
 
 
-def _document_from_proto(message: pb.Document) -> Document | TandemError:
-    try:
-        match message.WhichOneof("source"):
-            case "content":
-                return content_from_proto(message.content)
-            case "item_id":
-                return StoredItem(message.item_id)
-            case _:
-                return ContentMissing()
-    except TandemError as error:
-        return error.kept()
+def _document_from_proto(message: pb.Document) -> Document:
+    match message.WhichOneof("source"):
+        case "content":
+            return content_from_proto(message.content)
+        case "item_id":
+            return StoredItem(message.item_id)
+        case _:
+            raise ContentMissing
 
 
-def _key(score: DocumentScore) -> tuple[int, float]:
-    if score.match_logit is not None:
-        return (2, score.match_logit)
-    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
-
-
-def _score_to_proto(score: DocumentScore) -> pb.DocumentScore:
-    if score.error is not None:
-        return pb.DocumentScore(error=item_error_to_proto(score.error))
-    return pb.DocumentScore(
-        match_logit=score.match_logit,
-        match_probability=score.match_probability,
-        similarity=score.similarity,
-    )
-
-
-def _score_from_proto(score: pb.DocumentScore) -> DocumentScore:
-    return DocumentScore(
-        score.match_logit if score.HasField("match_logit") else None,
-        score.match_probability if score.HasField("match_probability") else None,
-        score.similarity if score.HasField("similarity") else None,
-        item_error(score.error) if score.HasField("error") else None,
-    )
+DOCUMENT_QUERY_WIRE = RecordWire(
+    DocumentQuery,
+    pb.ScoreDocumentsRequest,
+    query=CONTENT_WIRE,
+    documents=repeated(Field(_document_to_proto, partial(or_error, _document_from_proto))),
+    truncation_policy=TRUNCATION_POLICY_WIRE,
+)
+SCORED_WIRE = RecordWire(
+    ScoredDocuments,
+    pb.ScoreDocumentsResponse,
+    scores=repeated(RecordWire(DocumentScore, pb.DocumentScore, error=ITEM_ERROR_WIRE)),
+    cost=COST_WIRE,
+    probability_withheld=WITHHELD_WIRE,
+)

@@ -1,7 +1,4 @@
-"""Defines what is said of the indexes that there are, and converts it from and to messages.
-
-Pure Python, because the SDK uses it.
-"""
+"""Defines what is said of the indexes that there are, and converts it from and to messages."""
 
 from __future__ import annotations
 
@@ -9,27 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandem.contract.index_description import (
+    RECALLS_WIRE,
+    SHARD_INDEX_WIRE,
+    SUMMARY_WIRE,
     DirectionRecall,
     IndexSummary,
     ShardIndex,
-    recall_to_proto,
-    recalls_from_proto,
-    shard_index_from_proto,
-    shard_index_to_proto,
-    summary_from_proto,
-    summary_to_proto,
 )
 from tandem.contract.modality import Modality
+from tandem.contract.record_wire import RecordWire, repeated
 from tandem.contract.search.answer import Coverage
 from tandem.contract.search.answer_names import DegradationKind, ErrorReason
-from tandem.contract.search.answer_wire import (
-    coverage_from_proto,
-    coverage_to_proto,
-    degradations_from_proto,
-    degradations_to_proto,
-    missing_from_proto,
-    missing_to_proto,
-)
+from tandem.contract.search.answer_wire import COVERAGE_WIRE, DEGRADATIONS_WIRE, MISSING_WIRE
 from tandem.v1 import search_service_pb2 as pb
 
 
@@ -75,43 +63,18 @@ class IndexPage:
     """Why a shard did not answer, by its number."""
 
 
-def description_to_proto(description: IndexDescription) -> pb.DescribeIndexResponse:
-    """Returns the answer of DescribeIndex."""
-    return pb.DescribeIndexResponse(
-        model_fingerprint=description.model_fingerprint,
-        embedding_dimension=description.embedding_dimension,
-        shards=map(shard_index_to_proto, description.shards),
-        live_recalls=map(recall_to_proto, description.live_recalls),
-        coverage=coverage_to_proto(description.coverage),
-        degradations=degradations_to_proto(description.degradations),
-    )
-
-
-def description_from_proto(response: pb.DescribeIndexResponse) -> IndexDescription:
-    """Returns the answer of DescribeIndex."""
-    return IndexDescription(
-        response.model_fingerprint,
-        response.embedding_dimension,
-        tuple(map(shard_index_from_proto, response.shards)),
-        tuple(recalls_from_proto(response.live_recalls)),
-        coverage_from_proto(response.coverage),
-        degradations_from_proto(response.degradations),
-    )
-
-
-def page_to_proto(page: IndexPage) -> pb.ListIndexesResponse:
-    """Returns the answer of ListIndexes."""
-    return pb.ListIndexesResponse(
-        indexes=map(summary_to_proto, page.indexes),
-        next_page_token=page.last,
-        missing_shards=missing_to_proto(page.missing_shards),
-    )
-
-
-def page_from_proto(response: pb.ListIndexesResponse) -> IndexPage:
-    """Returns the answer of ListIndexes."""
-    return IndexPage(
-        tuple(map(summary_from_proto, response.indexes)),
-        response.next_page_token,
-        missing_from_proto(response.missing_shards),
-    )
+DESCRIPTION_WIRE = RecordWire(
+    IndexDescription,
+    pb.DescribeIndexResponse,
+    shards=repeated(SHARD_INDEX_WIRE),
+    live_recalls=RECALLS_WIRE,
+    coverage=COVERAGE_WIRE,
+    degradations=DEGRADATIONS_WIRE,
+)
+PAGE_WIRE = RecordWire(
+    IndexPage,
+    pb.ListIndexesResponse,
+    indexes=repeated(SUMMARY_WIRE),
+    last="next_page_token",
+    missing_shards=MISSING_WIRE,
+)

@@ -1,7 +1,4 @@
-"""Defines a batch of items to store.
-
-Pure Python, because the SDK uses it.
-"""
+"""Defines a batch of items to store."""
 
 from __future__ import annotations
 

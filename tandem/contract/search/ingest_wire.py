@@ -1,7 +1,4 @@
-"""Converts batches of an ingest stream, and their outcomes, from and to messages.
-
-Pure Python, because the SDK uses it.
-"""
+"""Converts batches of an ingest stream, and their outcomes, from and to messages."""
 
 from __future__ import annotations
 
@@ -9,20 +6,16 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from tandem.contract.filtering.attribute_wire import attributes_from_proto, attributes_to_proto
+from tandem.contract.record_wire import RecordWire
 from tandem.contract.search.answer import IngestOutcome
 from tandem.contract.search.answer_wire import (
+    ITEM_ERROR_WIRE,
+    TEXT_USE_WIRE,
     content_from_proto,
     content_to_proto,
-    item_error,
-    item_error_to_proto,
-    text_use_from_proto,
-    text_use_to_proto,
 )
 from tandem.contract.search.ingest import IncomingItem, IngestBatch
-from tandem.contract.search.query_wire import (
-    truncation_policy_from_proto,
-    truncation_policy_to_proto,
-)
+from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
 from tandem.errors import TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2
 
@@ -37,22 +30,16 @@ async def batch_from_proto(request: search_service_pb2.IngestItemsRequest) -> In
         request.index_id,
         items,
         request.request_id,
-        truncation_policy_from_proto(request.truncation_policy),
+        TRUNCATION_POLICY_WIRE.from_proto(request.truncation_policy),
     )
 
 
 def outcomes_to_proto(outcomes: Sequence[IngestOutcome]) -> search_service_pb2.IngestItemsResponse:
     """Returns the answer to a batch."""
-    response = search_service_pb2.IngestItemsResponse(
-        consistency_token=outcomes[0].consistency_token
+    return search_service_pb2.IngestItemsResponse(
+        results=map(_OUTCOME_WIRE.to_proto, outcomes),
+        consistency_token=outcomes[0].consistency_token,
     )
-    for outcome in outcomes:
-        response.results.add(
-            item_id=outcome.item_id,
-            error=item_error_to_proto(outcome.error) if outcome.error else None,
-            text_use=text_use_to_proto(outcome.text_use) if outcome.text_use else None,
-        )
-    return response
 
 
 def batch_to_proto(batch: IngestBatch) -> search_service_pb2.IngestItemsRequest:
@@ -61,7 +48,7 @@ def batch_to_proto(batch: IngestBatch) -> search_service_pb2.IngestItemsRequest:
         index_id=batch.index_id,
         items=map(_item_to_proto, batch.items),
         request_id=batch.request_id,
-        truncation_policy=truncation_policy_to_proto(batch.truncation_policy),
+        truncation_policy=TRUNCATION_POLICY_WIRE.to_proto(batch.truncation_policy),
     )
 
 
@@ -70,9 +57,16 @@ def outcomes_from_proto(
 ) -> Iterator[IngestOutcome]:
     """Yields the outcomes of one batch in order."""
     for result in response.results:
-        error = item_error(result.error) if result.HasField("error") else None
-        text_use = text_use_from_proto(result.text_use) if result.HasField("text_use") else None
-        yield IngestOutcome(result.item_id, error, response.consistency_token, text_use)
+        yield _OUTCOME_WIRE.from_proto(result, consistency_token=response.consistency_token)
+
+
+_OUTCOME_WIRE = RecordWire(
+    IngestOutcome,
+    search_service_pb2.IngestResult,
+    own=["consistency_token"],
+    error=ITEM_ERROR_WIRE,
+    text_use=TEXT_USE_WIRE,
+)
 
 
 def _item_from_proto(item: index_service_pb2.Item) -> IncomingItem:

@@ -1,7 +1,6 @@
 """Defines queries: what to search for, and how to rank it.
 
 A `SearchQuery` is checked when it is made, so a client, a service and an engine refuse the same.
-Pure Python, because the SDK uses it.
 """
 
 from __future__ import annotations

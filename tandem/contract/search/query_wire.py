@@ -1,32 +1,27 @@
-"""Converts queries from and to messages.
-
-Pure Python, because the SDK uses it.
-"""
+"""Converts queries from and to messages."""
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from google.protobuf.message import Message
 
 from tandem.contract.content import Content, Modality, TruncationPolicy
+from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.filtering.attribute_wire import CheckedFilter, checked_filter, filter_to_proto
 from tandem.contract.filtering.filter_expression import parse_filter
 from tandem.contract.fusion import FusionMethod, HybridFusion
-from tandem.contract.search.answer_wire import (
-    content_from_proto,
-    content_to_proto,
-    modality_from_proto,
-    modality_to_proto,
-)
+from tandem.contract.record_wire import Field, RecordWire, by_name
+from tandem.contract.search.answer_wire import content_from_proto, content_to_proto
 from tandem.contract.search.query import (
     FLAGS,
     Depth,
     GivenEncoding,
+    HybridRule,
     PageQuery,
     SearchQuery,
     StoredItem,
@@ -43,6 +38,7 @@ from tandem.v1 import attribute_pb2, content_pb2
 from tandem.v1 import search_service_pb2 as pb
 
 _COUNTS = ("retrieve_k", "rerank_k", "return_n")
+_DIVERSITY = ("relevance_weight", "duplicate_similarity")
 
 
 def query_from_proto(request: pb.SearchItemsRequest) -> SearchQuery:
@@ -50,7 +46,7 @@ def query_from_proto(request: pb.SearchItemsRequest) -> SearchQuery:
     parts = _parts(request)
     options: dict[str, Any] = {name: getattr(request, name) for name in FLAGS}
     options |= _given(request, *_COUNTS, "min_probability")
-    options |= _given(request.diversity, "relevance_weight", "duplicate_similarity")
+    options |= _given(request.diversity, *_DIVERSITY)
     options |= _given(request.fusion, "cross_encoder_weight")
     if request.fusion.method:
         options["fusion"] = _fusion(request.fusion.method)
@@ -65,14 +61,14 @@ def query_from_proto(request: pb.SearchItemsRequest) -> SearchQuery:
         options=options
         | {
             "consistency_tokens": request.consistency_tokens,
-            "truncation_policy": truncation_policy_from_proto(request.truncation_policy),
+            "truncation_policy": TRUNCATION_POLICY_WIRE.from_proto(request.truncation_policy),
         },
     )
 
 
 def query_to_proto(query: SearchQuery) -> pb.SearchItemsRequest:
     """Returns the message of a query."""
-    ranking, hybrid = query.ranking, query.hybrid
+    ranking = query.ranking
     request = pb.SearchItemsRequest(
         index_id=query.index_id,
         min_probability=ranking.min_probability,
@@ -85,31 +81,19 @@ def query_to_proto(query: SearchQuery) -> pb.SearchItemsRequest:
         for name in _COUNTS:
             setattr(request, name, getattr(query.depth, name))
     if not query.is_usual_target:
-        request.target_modality = modality_to_proto(query.target_modality)
+        request.target_modality = MODALITY_WIRE.to_proto(query.target_modality)
     if query.truncation_policy is not TruncationPolicy.ERROR:
-        request.truncation_policy = truncation_policy_to_proto(query.truncation_policy)
+        request.truncation_policy = TRUNCATION_POLICY_WIRE.to_proto(query.truncation_policy)
     if ranking.fusion is not None:
-        request.fusion.MergeFrom(
-            pb.Fusion(
-                method=f"FUSION_METHOD_{ranking.fusion.name}",
-                cross_encoder_weight=ranking.cross_encoder_weight,
-            )
-        )
+        request.fusion.method = FUSION_WIRE.to_proto(ranking.fusion)
+        if ranking.cross_encoder_weight is not None:
+            request.fusion.cross_encoder_weight = ranking.cross_encoder_weight
     if ranking.are_embeddings_needed:
-        request.diversity.MergeFrom(
-            pb.Diversity(
-                relevance_weight=ranking.relevance_weight,
-                duplicate_similarity=ranking.duplicate_similarity,
-            )
-        )
-    if hybrid is not None:
-        request.hybrid.MergeFrom(
-            pb.HybridSearch(
-                keywords=hybrid.keywords,
-                fusion=f"HYBRID_FUSION_{hybrid.fusion.name}",
-                keyword_weight=hybrid.keyword_weight,
-            )
-        )
+        for name in _DIVERSITY:
+            if (value := getattr(ranking, name)) is not None:
+                setattr(request.diversity, name, value)
+    if query.hybrid is not None:
+        request.hybrid.CopyFrom(_HYBRID_RULE_WIRE.to_proto(query.hybrid))
     match query.parts:
         case [WeightedPart(source, 1.0)] if isinstance(source, Content):
             request.query.CopyFrom(content_to_proto(source))
@@ -124,26 +108,20 @@ def page_query_from_proto(request: pb.SearchItemsRequest) -> PageQuery:
     unexpected = [field.name for field, _ in request.ListFields() if field.name not in names]
     if unexpected:
         raise CursorInvalid(why=f"{unexpected[0]} cannot be set with a cursor")
-    return PageQuery(
-        cursor=request.cursor,
-        index_id=request.index_id,
-        return_n=request.return_n if request.HasField("return_n") else None,
-        content_included=request.content_included,
-        attributes_included=request.attributes_included,
-    )
+    return _PAGE_QUERY_WIRE.from_proto(request)
 
 
 def searched_to_proto(query: SearchQuery | PageQuery) -> pb.SearchItemsRequest:
     """Returns the message of a query, or of that of a page."""
     if isinstance(query, PageQuery):
-        return pb.SearchItemsRequest(**asdict(query))
+        return _PAGE_QUERY_WIRE.to_proto(query)
     return query_to_proto(query)
 
 
 def _given_from_proto(message: pb.GivenEncoding) -> GivenEncoding:
     """Returns a caller's own encoding; who searches by it checks its values."""
     tokens = message.tokens if message.HasField("tokens") else None
-    modality = modality_from_proto(message.modality)
+    modality = MODALITY_WIRE.from_proto(message.modality)
     if modality is None and tokens is not None and (kind := tokens.WhichOneof("tokens")):
         modality = Modality(kind)
     if modality is None:
@@ -159,30 +137,16 @@ def _given_from_proto(message: pb.GivenEncoding) -> GivenEncoding:
     return GivenEncoding(values, message.model_fingerprint, modality, tokens)
 
 
-def truncation_policy_to_proto(policy: TruncationPolicy) -> content_pb2.TruncationPolicy:
-    """Returns the policy's value."""
-    return _TRUNCATION_VALUES[policy]
-
-
-def truncation_policy_from_proto(value: content_pb2.TruncationPolicy | int) -> TruncationPolicy:
-    """Returns the policy; ERROR if it is unspecified or unknown."""
-    return _TRUNCATION_POLICIES.get(value, TruncationPolicy.ERROR)
-
-
-_TRUNCATION_VALUES: Mapping[TruncationPolicy, content_pb2.TruncationPolicy] = {
-    TruncationPolicy.ERROR: content_pb2.TRUNCATION_POLICY_ERROR,
-    TruncationPolicy.TRUNCATE: content_pb2.TRUNCATION_POLICY_TRUNCATE,
-    TruncationPolicy.BEST_WINDOW: content_pb2.TRUNCATION_POLICY_BEST_WINDOW,
-}
-_TRUNCATION_POLICIES: Mapping[int, TruncationPolicy] = {
-    value: policy for policy, value in _TRUNCATION_VALUES.items()
-}
-_FUSIONS: Mapping[int, FusionMethod] = {
-    pb.FusionMethod.Value(f"FUSION_METHOD_{method.name}"): method for method in FusionMethod
-}
-_HYBRID_FUSIONS: Mapping[int, HybridFusion] = {
-    pb.HybridFusion.Value(f"HYBRID_FUSION_{fusion.name}"): fusion for fusion in HybridFusion
-}
+_POLICY_WIRE = by_name(TruncationPolicy, content_pb2.TruncationPolicy, "TRUNCATION_POLICY_")
+TRUNCATION_POLICY_WIRE = Field[TruncationPolicy, TruncationPolicy](
+    _POLICY_WIRE.to_proto, lambda value: _POLICY_WIRE.from_proto(value) or TruncationPolicy.ERROR
+)
+"""Reads one that is unspecified or unknown as ERROR."""
+FUSION_WIRE = by_name(FusionMethod, pb.FusionMethod, "FUSION_METHOD_")
+"""Reads one that is unspecified or unknown as None."""
+_HYBRID_FUSION_WIRE = by_name(HybridFusion, pb.HybridFusion, "HYBRID_FUSION_")
+_HYBRID_RULE_WIRE = RecordWire(HybridRule, pb.HybridSearch, fusion=_HYBRID_FUSION_WIRE)
+_PAGE_QUERY_WIRE = RecordWire(PageQuery, pb.SearchItemsRequest)
 
 
 def _given(message: Message, *names: str) -> dict[str, Any]:
@@ -190,26 +154,26 @@ def _given(message: Message, *names: str) -> dict[str, Any]:
 
 
 def _target(value: int) -> Modality:
-    if (found := modality_from_proto(value)) is None:
+    if (found := MODALITY_WIRE.from_proto(value)) is None:
         raise QueryInvalid(why=f"target_modality {value} is unknown; send a Modality")
     return found
 
 
 def _fusion(value: int) -> FusionMethod:
-    if (method := _FUSIONS.get(value)) is None:
+    if (method := FUSION_WIRE.from_proto(value)) is None:
         raise RankingInvalid(why=f"fusion method {value} is unknown; send a FusionMethod")
     return method
 
 
 def _hybrid(message: pb.HybridSearch) -> dict[str, Any]:
-    options = {"hybrid": True, "keywords": message.keywords}
+    options: dict[str, Any] = {"hybrid": True, "keywords": message.keywords}
     options |= _given(message, "keyword_weight")
     if message.fusion:
-        if message.fusion not in _HYBRID_FUSIONS:
+        if (fusion := _HYBRID_FUSION_WIRE.from_proto(message.fusion)) is None:
             raise RankingInvalid(
                 why=f"hybrid fusion {message.fusion} is unknown; send a HybridFusion"
             )
-        options["hybrid_fusion"] = _HYBRID_FUSIONS[message.fusion]
+        options["hybrid_fusion"] = fusion
     return options
 
 
@@ -262,6 +226,6 @@ def _given_to_proto(given: GivenEncoding) -> pb.GivenEncoding:
     return pb.GivenEncoding(
         embedding=content_pb2.Embedding(values=values.tobytes()),
         tokens=given.tokens,
-        modality=modality_to_proto(given.modality),
+        modality=MODALITY_WIRE.to_proto(given.modality),
         model_fingerprint=given.model_fingerprint,
     )

@@ -10,7 +10,7 @@ from typing import TypeVar
 from tandem.chassis.calls.channels import call
 from tandem.client.access import Access
 from tandem.contract.deadline import Deadline
-from tandem.contract.duration_wire import duration_to_proto
+from tandem.contract.field_wire import duration_to_proto
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE
 from tandem.errors import DeadlineExceeded, IndexNotFound, Overloaded, ServiceUnavailable

@@ -8,23 +8,17 @@ from collections.abc import Sequence
 from google.protobuf.message import DecodeError
 
 from tandem.contract.content import Modality
-from tandem.contract.fusion import HybridRank, hybrid_rank_from_proto, hybrid_rank_to_proto
+from tandem.contract.field_wire import MODALITY_WIRE
+from tandem.contract.fusion import HYBRID_RANK_WIRE, HybridRank
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K, check_k
 from tandem.contract.search.answer import NO_SECONDS, FoundItem, SearchResult, ordering_stage
 from tandem.contract.search.answer_wire import (
-    coverage_from_proto,
-    coverage_to_proto,
-    degradations_from_proto,
-    degradations_to_proto,
-    explanation_from_proto,
-    explanation_to_proto,
-    modality_from_proto,
-    modality_to_proto,
-    neighbours_from_proto,
-    neighbours_to_proto,
-    rerank_from_proto,
-    rerank_to_proto,
+    COVERAGE_WIRE,
+    DEGRADATIONS_WIRE,
+    EXPLANATION_WIRE,
+    NEIGHBOURS_WIRE,
+    RERANK_WIRE,
 )
 from tandem.contract.search.query import PageQuery
 from tandem.errors import CursorInvalid, InternalFault, TandemError
@@ -45,9 +39,9 @@ def make_cursor(
         model_version=answer.model_version,
         return_n=return_n,
         given_count=remaining[0].final_rank - 1,
-        coverage=coverage_to_proto(answer.coverage),
-        rerank=rerank_to_proto(answer.rerank),
-        degradations=degradations_to_proto(answer.degradations),
+        coverage=COVERAGE_WIRE.to_proto(answer.coverage),
+        rerank=RERANK_WIRE.to_proto(answer.rerank),
+        degradations=DEGRADATIONS_WIRE.to_proto(answer.degradations),
         item_ids=[item.item_id for item in remaining],
         similarities=[item.similarity for item in remaining],
         match_logits=[
@@ -55,14 +49,14 @@ def make_cursor(
         ],
         match_probabilities=[_held_probability(item) for item in remaining],
         retrieve_ranks=[item.retrieve_rank for item in remaining],
-        modalities=[modality_to_proto(item.modality or Modality.IMAGE) for item in remaining],
+        modalities=[MODALITY_WIRE.to_proto(item.modality or Modality.IMAGE) for item in remaining],
         scores=[item.score for item in remaining],
         explanations=[
-            explanation_to_proto(each.explanation) for each in remaining if each.explanation
+            EXPLANATION_WIRE.to_proto(each.explanation) for each in remaining if each.explanation
         ],
-        neighbours=neighbours_to_proto(answer.neighbours) if answer.neighbours else None,
+        neighbours=NEIGHBOURS_WIRE.to_proto(answer.neighbours) if answer.neighbours else None,
         neighbour_scores=_neighbour_scores(remaining) if answer.neighbours else (),
-        hybrids=[hybrid_rank_to_proto(item.hybrid) for item in remaining if item.hybrid],
+        hybrids=[HYBRID_RANK_WIRE.to_proto(item.hybrid) for item in remaining if item.hybrid],
     )
     return _sealed(held)
 
@@ -84,12 +78,14 @@ def page_of(query: PageQuery) -> SearchResult:
         tuple(found),
         held.model_fingerprint,
         NO_SECONDS,
-        coverage_from_proto(held.coverage),
-        rerank_from_proto(held.rerank),
-        degradations_from_proto(held.degradations),
+        COVERAGE_WIRE.from_proto(held.coverage),
+        RERANK_WIRE.from_proto(held.rerank),
+        DEGRADATIONS_WIRE.from_proto(held.degradations),
         next_cursor=_sealed(held) if held.item_ids else b"",
         model_version=held.model_version,
-        neighbours=neighbours_from_proto(held.neighbours) if held.HasField("neighbours") else None,
+        neighbours=NEIGHBOURS_WIRE.from_proto(held.neighbours)
+        if held.HasField("neighbours")
+        else None,
     )
 
 
@@ -168,7 +164,7 @@ def _found(held: search_cursor_pb2.SearchCursor, count: int) -> list[FoundItem]:
 
 
 def _found_item(held: search_cursor_pb2.SearchCursor, place: int) -> FoundItem:
-    modality = modality_from_proto(held.modalities[place])
+    modality = MODALITY_WIRE.from_proto(held.modalities[place])
     if modality is None:
         raise ValueError("a modality is unknown")
     logit = _known(held.match_logits[place])
@@ -184,7 +180,9 @@ def _found_item(held: search_cursor_pb2.SearchCursor, place: int) -> FoundItem:
         content=None,
         modality=modality,
         score=_finite(held.scores[place]),
-        explanation=explanation_from_proto(held.explanations[place]) if held.explanations else None,
+        explanation=EXPLANATION_WIRE.from_proto(held.explanations[place])
+        if held.explanations
+        else None,
         neighbour_score=neighbour_score,
         hybrid=_hybrid_rank(held.hybrids[place]) if held.hybrids else None,
         ordered_by=ordering_stage(logit, neighbour_score),
@@ -196,7 +194,7 @@ def _known(value: float) -> float | None:
 
 
 def _hybrid_rank(message: search_service_pb2.HybridRank) -> HybridRank:
-    rank = hybrid_rank_from_proto(message)
+    rank = HYBRID_RANK_WIRE.from_proto(message)
     _finite(rank.fused_score)
     _finite(rank.keyword_score or 0.0)
     return rank

@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import pytest
 
+from tandem.contract.search.answer_wire import item_error_to_proto
 from tandem.errors import TextEmpty
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.attribute_pb2 import AttributeValue as Value
 from tandem.v1.attribute_pb2 import TextList
 from tandem.v1.content_pb2 import Content, RegionContent
-from tandem.wire import item_error_to_proto
 from tests.support.gateway_svc.running import gateway
 from tests.support.grid import sampled
 

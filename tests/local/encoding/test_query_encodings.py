@@ -15,7 +15,8 @@ from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Content, ImageContent, TextContent, TruncationPolicy
-from tandem.contract.inference_cost import InferenceCost, cost_from_proto
+from tandem.contract.inference_cost import COST_WIRE, InferenceCost
+from tandem.contract.search.answer_wire import content_to_proto
 from tandem.errors import ModelUnavailable
 from tandem.local.encoding.encoder import ModelEncoder
 from tandem.local.encoding.query_encodings import QueryEncodings
@@ -26,7 +27,6 @@ from tandem.triton.client import TritonClient
 from tandem.v1 import content_pb2
 from tandem.v1 import encoder_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
-from tandem.wire import content_to_proto
 from tests.encoder_svc.test_servicer import TIMEOUT_SECONDS, reasons, served_channel
 from tests.support.pictures.pictures import encoded, noise
 from tests.support.triton.metrics import Counts
@@ -97,8 +97,8 @@ async def test_a_query_is_encoded_once(stub: EncoderServiceStub) -> None:
     wider = await ask(stub, DOGS, CAT)
 
     assert list(warm.results) == list(reversed(cold.results))
-    assert cost_from_proto(cold.cost).cache_miss_count == 2
-    assert cost_from_proto(warm.cost) == InferenceCost(cache_hit_count=2)
+    assert COST_WIRE.from_proto(cold.cost).cache_miss_count == 2
+    assert COST_WIRE.from_proto(warm.cost) == InferenceCost(cache_hit_count=2)
     assert wider.results[0] == cold.results[0]
     assert (wider.cost.cache_hit_count, wider.cost.cache_miss_count) == (1, 1)
     assert [cold.model_unavailable, warm.model_unavailable] == [False, False]
@@ -114,7 +114,7 @@ async def test_cost_does_not_depend_on_other_callers(stub: EncoderServiceStub) -
     assert others.results == first.results == own.results
     assert (others.cost.cache_hit_count, others.cost.cache_miss_count) == (0, 1)
     assert others.cost.token_count == first.cost.token_count > 0
-    assert cost_from_proto(own.cost) == InferenceCost(cache_hit_count=1)
+    assert COST_WIRE.from_proto(own.cost) == InferenceCost(cache_hit_count=1)
 
 
 async def test_items_are_not_kept(stub: EncoderServiceStub) -> None:
@@ -204,7 +204,7 @@ async def test_costs_of_all_replies_add_up_to_the_counters(stub: EncoderServiceS
     )
 
     added = {name: value - before[name] for name, value in counters().items()}
-    total = sum((cost_from_proto(response.cost) for response in responses), InferenceCost())
+    total = sum((COST_WIRE.from_proto(response.cost) for response in responses), InferenceCost())
     for name in COUNTERS:
         # Seconds go through a protobuf in whole nanoseconds, one rounding a reply.
         tolerance = 1e-9 * len(responses) if name.endswith("seconds") else 0

@@ -14,11 +14,12 @@ from tandem.chassis.health.health import Health
 from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.serve.server import make_server
 from tandem.contract.model_description import (
+    MODEL_WIRE,
     AdaptiveDepthRule,
     ModelDescription,
     ProbabilityCalibration,
-    model_to_proto,
 )
+from tandem.contract.search.answer_wire import item_error_to_proto
 from tandem.errors import ItemNotFound, TandemError, TextEmpty
 from tandem.v1 import content_pb2, error_reason_pb2, index_service_pb2, model_service_pb2
 from tandem.v1 import content_service_pb2 as content_pb
@@ -35,7 +36,6 @@ from tandem.v1.search_service_pb2_grpc import (
     SearchServiceServicer,
     add_SearchServiceServicer_to_server,
 )
-from tandem.wire import item_error_to_proto
 
 MODEL = ModelDescription(
     fingerprint="f1",
@@ -189,7 +189,7 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
     ) -> model_service_pb2.DescribeModelResponse:
         """Describes `MODEL`."""
         self._note(request, context)
-        return model_service_pb2.DescribeModelResponse(model=model_to_proto(MODEL))
+        return model_service_pb2.DescribeModelResponse(model=MODEL_WIRE.to_proto(MODEL))
 
     async def IngestItems(
         self,

@@ -9,12 +9,14 @@ from pathlib import Path
 import grpc
 
 from tandem.contract.content import Modality
+from tandem.contract.field_wire import MODALITY_WIRE
+from tandem.contract.search.answer_wire import content_from_proto
 from tandem.errors import ItemCorrupt
 from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.items import ItemRecord
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tandem.wire import content_from_proto, embedding_to_proto, modality_to_proto
+from tandem.wire import embedding_to_proto
 from tests.support.faults.history import Finding, FindingKind, Version
 from tests.support.faults.versioned_item import content_version, is_whole, modality_of
 from tests.support.index_svc.encoded_items import INDEX_ID
@@ -186,7 +188,7 @@ async def _hits(
     request = pb.SearchEmbeddingsRequest(
         index_id=INDEX_ID,
         model_fingerprint=FINGERPRINT,
-        modality=modality_to_proto(modality),
+        modality=MODALITY_WIRE.to_proto(modality),
         retrieve_k=k,
         queries=[embedding_to_proto(unit_vector(version, DIMENSION)) for version in versions],
     )

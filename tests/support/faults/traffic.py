@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import grpc
 
 from tandem.chassis.calls.status import REASON_KEY
+from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
-from tandem.wire import embedding_to_proto, modality_to_proto
+from tandem.wire import embedding_to_proto
 from tests.support.faults.history import Call, Finding, FindingKind, History, Version
 from tests.support.faults.run_counts import is_full
 from tests.support.faults.versioned_item import modality_of, versioned_item
@@ -160,7 +161,7 @@ class Traffic:
             request = pb.SearchEmbeddingsRequest(
                 index_id=INDEX_ID,
                 model_fingerprint=FINGERPRINT,
-                modality=modality_to_proto(modality_of(version)),
+                modality=MODALITY_WIRE.to_proto(modality_of(version)),
                 retrieve_k=20,
                 queries=[embedding_to_proto(unit_vector(version))],
             )

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from tandem.contract.filtering.attribute_wire import attributes_to_proto
+from tandem.contract.search.answer_wire import content_to_proto
 from tandem.stages.items import ItemRecord
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as pb
-from tandem.wire import content_to_proto, embedding_to_proto, tokens_to_proto
+from tandem.wire import embedding_to_proto, tokens_to_proto
 from tests.support.item_store.made_items import FINGERPRINT, unit_vector
 
 INDEX_ID = "scenes"

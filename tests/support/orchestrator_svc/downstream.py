@@ -31,6 +31,7 @@ from tandem.contract.content import Encoding, ImageTokens, TextTokens, TextUse, 
 from tandem.contract.filtering.attribute_wire import attributes_from_proto, filter_from_proto
 from tandem.contract.filtering.filters import AllOf, Filter, holds
 from tandem.contract.model_description import ModelDescription
+from tandem.contract.search.answer_wire import item_error_to_proto
 from tandem.contract.search.ingest import IncomingItem, IngestBatch
 from tandem.errors import (
     IndexNotFound,
@@ -85,7 +86,7 @@ from tandem.v1.search_service_pb2_grpc import (
     SearchServiceStub,
     add_SearchServiceServicer_to_server,
 )
-from tandem.wire import embedding_from_proto, encoding_to_proto, item_error_to_proto
+from tandem.wire import ENCODING_WIRE, embedding_from_proto
 from tests.support.chassis.served import served
 from tests.support.orchestrator_svc.scripted import Before, Describing, FakeReranker
 
@@ -181,7 +182,7 @@ def _at(told: str) -> NDArray[np.float32]:
 
 
 def _encoded(encoding: Encoding) -> encoder_pb.EncodeResult:
-    return encoder_pb.EncodeResult(encoding=encoding_to_proto(encoding))
+    return encoder_pb.EncodeResult(encoding=ENCODING_WIRE.to_proto(encoding))
 
 
 class FakeShard(FakeReranker, IndexServiceServicer):

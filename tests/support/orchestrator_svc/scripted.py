@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from tandem.chassis.calls.status import abort
-from tandem.contract.model_description import ModelDescription, model_to_proto
+from tandem.contract.model_description import MODEL_WIRE, ModelDescription
 from tandem.errors import CrossEncoderMissing, ModelUnavailable, NeighbourModelMissing
 from tandem.v1 import model_service_pb2 as model_pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
@@ -58,7 +58,7 @@ class Describing(Scripted, ModelServiceServicer):
         await self.asked("DescribeModel", request)
         if self.description is None:
             await abort(context, ModelUnavailable(model="it", why="nobody knows it"))
-        return model_pb.DescribeModelResponse(model=model_to_proto(self.description))
+        return model_pb.DescribeModelResponse(model=MODEL_WIRE.to_proto(self.description))
 
 
 class FakeReranker(Describing, RerankServiceServicer):
