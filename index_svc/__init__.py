@@ -1,7 +1,6 @@
 """Serves one shard (tandem.local.shard) over gRPC.
 
 servicer, admin_servicer   IndexService and IndexAdminService
-engine_service             what is served where an outside engine has the items
 corrupt_shard              what is served instead where the store is damaged
 assembly                   puts the parts together
 settings, shard_settings   the environment variables, and what the shard takes of them

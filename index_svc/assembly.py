@@ -8,11 +8,12 @@ import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
 from index_svc.corrupt_shard import corrupt_service
-from index_svc.engine_service import engine_service
+from index_svc.move_servicer import MoveServicer
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard_backup import ShardBackups
 from index_svc.shard_settings import shard_settings
+from tandem.chassis.health.health import Probe
 from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError
 from tandem.installation import PackageMissing
@@ -23,10 +24,15 @@ from tandem.local.shard.retrieval.faiss_index import visible_gpu_count
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
 from tandem.local.shard.shard import StoredShard
 from tandem.platform.files.object_store import ObjectFolder
-from tandem.remote.chosen_engine import index_engine
+from tandem.remote.chosen_engine import engine_shard
+from tandem.remote.engine_shard import EngineShard
+from tandem.stages.shard import Shard
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
-from tandem.v1.index_admin_service_pb2_grpc import add_IndexAdminServiceServicer_to_server
+from tandem.v1.index_admin_service_pb2_grpc import (
+    IndexAdminServiceServicer,
+    add_IndexAdminServiceServicer_to_server,
+)
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 
 
@@ -44,8 +50,8 @@ def index_service(settings: IndexSettings) -> OpenedShard:
 
     Raises StoreRefused, and SettingsError for a GPU or an engine's package that is missing.
     """
-    if (engine := index_engine(settings)) is not None:
-        return OpenedShard(engine_service(engine.shard(), settings.shard_map_version))
+    if (engine := engine_shard(settings)) is not None:
+        return OpenedShard(_engine_service(settings, engine))
     # Searches already run in parallel; FAISS's own threads would only contend with them.
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)
@@ -85,15 +91,7 @@ def _gpu_number(settings: IndexSettings) -> int | None:
 def _service(settings: IndexSettings, shard: StoredShard) -> Service:
     threads = faiss_threads(settings.thread_count, "shard")
     stage = LocalShard(shard, threads)
-    servicer = IndexServicer(stage, shard_map_version=settings.shard_map_version)
-
     backups = ShardBackups(Path(settings.store_path), settings.backup_url, settings.shard_number)
-
-    def register(server: grpc.aio.Server) -> None:
-        add_IndexServiceServicer_to_server(servicer, server)
-        add_IndexAdminServiceServicer_to_server(
-            IndexAdminServicer(shard, backups, stage, settings.shard_map_version), server
-        )
 
     async def warm() -> None:
         # In the threads that close() waits for: the store must outlive a load in progress.
@@ -105,6 +103,34 @@ def _service(settings: IndexSettings, shard: StoredShard) -> Service:
     async def close() -> None:
         await asyncio.to_thread(threads.shutdown)
         await asyncio.to_thread(shard.close)
+
+    admin = IndexAdminServicer(shard, backups, stage, settings.shard_map_version)
+    return _served(settings, stage, admin, warm, ready, close)
+
+
+def _engine_service(settings: IndexSettings, shard: EngineShard) -> Service:
+    """Returns the service over an engine, which has no state: any number of it serves one shard.
+
+    Of IndexAdminService it has what a move needs, because the engine builds and tunes its indexes
+    itself.
+    """
+    admin = MoveServicer(shard, settings.shard_map_version)
+    return _served(settings, shard, admin, shard.open, shard.check, shard.close)
+
+
+def _served(
+    settings: IndexSettings,
+    stage: Shard,
+    admin: IndexAdminServiceServicer,
+    warm: Probe,
+    ready: Probe,
+    close: Probe,
+) -> Service:
+    servicer = IndexServicer(stage, shard_map_version=settings.shard_map_version)
+
+    def register(server: grpc.aio.Server) -> None:
+        add_IndexServiceServicer_to_server(servicer, server)
+        add_IndexAdminServiceServicer_to_server(admin, server)
 
     return Service(
         name="index",

@@ -42,7 +42,7 @@ from tandem.model_io.pictures.image import heif_reader
 from tandem.model_io.repository.followed_version import FollowedVersion
 from tandem.model_io.repository.manifest import read_manifest
 from tandem.model_io.repository.neighbour_manifest import neighbour_manifest_of
-from tandem.remote.chosen_engine import index_engine
+from tandem.remote.chosen_engine import engine_candidates
 from tandem.remote.model import MODEL_SERVICE_NAME, ModelServicer
 from tandem.stages.candidate_store import CandidateStore
 from tandem.triton.client import TritonClient
@@ -146,8 +146,8 @@ def _candidates(
     turns: CallerTurns,
     shared_store: Callable[[], ItemStore] | None,
 ) -> CandidateStore:
-    if (engine := index_engine(settings)) is not None:
-        return engine.candidates(fingerprint)
+    if (candidates := engine_candidates(settings, fingerprint)) is not None:
+        return candidates
     return CandidateReader(shared_store or (lambda: open_shard_items(settings)), turns, fingerprint)
 
 

@@ -37,8 +37,8 @@ from tandem.contract.content import (
 from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.filtering.filters import Filter, InRange
-from tandem.remote.chosen_engine import index_engine
-from tandem.remote.index_engine import EngineShard
+from tandem.remote.chosen_engine import engine_shard
+from tandem.remote.engine_shard import EngineShard
 from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
@@ -55,7 +55,7 @@ async def main(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
     """Returns the figures."""
     vectors = write_vectors(work / f"vectors-{arguments.size}", arguments.size, 7, 400)
     items_ND, queries_QD = vectors.items_ND(), vectors.queries_QD()
-    engine = index_engine(
+    shard = engine_shard(
         IndexSettings(
             shard_number=0,
             shard_count=1,
@@ -64,8 +64,7 @@ async def main(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
             engine_namespace=arguments.namespace,
         )
     )
-    assert engine is not None
-    shard = engine.shard()
+    assert shard is not None
     await shard.open()
     result: dict[str, Any] = {"engine": arguments.engine, "size": arguments.size}
     result["load_before"] = os.getloadavg()[0]

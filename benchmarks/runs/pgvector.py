@@ -34,7 +34,7 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.filtering.filters import Filter, InRange, OneOf
 from tandem.errors import TandemError
-from tandem.remote.pgvector.connections import Connection, Connections
+from tandem.remote.pgvector.connections import Connections, Session
 from tandem.remote.pgvector.shard import PgvectorShard
 from tandem.remote.shard import RemoteShard
 from tandem.stack.free_ports import free_ports
@@ -73,6 +73,12 @@ def query(embedding: F32, where: Filter | None = None) -> ShardQuery:
     checked = None if where is None else checked_filter(filter_to_proto(where))
     return ShardQuery(
         INDEX, FINGERPRINT, Modality.IMAGE, Modality.TEXT, K, [embedding], filter=checked
+    )
+
+
+def settings_of(postgres: Postgres) -> IndexSettings:
+    return IndexSettings(
+        shard_number=0, shard_count=1, engine="pgvector", engine_url=postgres.url()
     )
 
 
@@ -163,8 +169,8 @@ def raw_call(connections: Connections, table: str) -> Call:
     ).encode()
 
     async def call(embedding: F32) -> Sequence[str]:
-        async def found(connection: Connection) -> Sequence[str]:
-            rows = await connection.execute(statement, {"query": embedding}, binary=True)
+        async def found(session: Session) -> Sequence[str]:
+            rows = await session.connection.execute(statement, {"query": embedding}, binary=True)
             return [item_id for item_id, _ in await rows.fetchall()]
 
         return await connections.run(found, soon(), "a raw call")
@@ -281,9 +287,7 @@ async def lag(shard: Shard, other: Shard, source: Source) -> None:
 
 
 async def run(postgres: Postgres, item_count: int, kill_count: int) -> None:
-    settings = IndexSettings(
-        shard_number=0, shard_count=1, engine="pgvector", engine_url=postgres.url()
-    )
+    settings = settings_of(postgres)
     here = PgvectorShard(settings)
     await here.open()
     process = IndexProcess(postgres)
@@ -328,7 +332,7 @@ async def measure(postgres: Postgres, here: Shard, served: Shard, item_count: in
         f"SELECT pg_total_relation_size('{table}') || ' ' || pg_indexes_size('{table}')"
     ).split()
     report("bytes_an_item", total=int(size[0]) / item_count, indexes=int(size[1]) / item_count)
-    connections = Connections(postgres.url(), CLIENT_COUNT)
+    connections = Connections(settings_of(postgres), postgres.url())
     raw = raw_call(connections, table)
     every = np.ones(item_count, bool)
     for name, call in (("raw", raw), ("index_svc", shard_call(served))):

@@ -1,27 +1,60 @@
-"""Chooses the outside engine that stores and searches a shard's items, by the settings."""
+"""Chooses the outside engine that stores and searches a shard's items, by the settings.
+
+An engine is a package in this folder, which is imported only where the settings name it: its client
+comes with an extra.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tandem.chassis.settings import SettingsError
 from tandem.installation import PackageMissing, missing_package
-from tandem.remote.index_engine import LMDB, EngineSettings, IndexEngine
+from tandem.remote.engine_shard import EngineShard
+from tandem.remote.index_engine import EngineSettings
+from tandem.stages.candidate_store import CandidateStore
 
 
-def index_engine(settings: EngineSettings) -> IndexEngine | None:
-    """Returns the outside engine of the settings, None for lmdb.
+def engine_shard(settings: EngineSettings) -> EngineShard | None:
+    """Returns the shard in the engine of the settings, None for lmdb; nothing connects yet.
 
-    Raises SettingsError for an engine whose client is not installed.
+    Raises SettingsError for an engine whose client is not installed, and for a URL that it cannot
+    read.
     """
-    if settings.engine == LMDB:
-        return None
-    try:
-        # Here, because each engine's client is an extra of its own.
-        if settings.engine == "milvus":
-            from tandem.remote.milvus.engine import MilvusEngine
+    with _client_installed(settings.engine):
+        match settings.engine:
+            case "milvus":
+                from tandem.remote.milvus.engine import MilvusEngine
 
-            return MilvusEngine(settings)
-        from tandem.remote.pgvector.engine import PgvectorEngine
+                return MilvusEngine(settings).shard()
+            case "pgvector":
+                from tandem.remote.pgvector.shard import PgvectorShard
+
+                return PgvectorShard(settings)
+    return None
+
+
+def engine_candidates(settings: EngineSettings, fingerprint: str) -> CandidateStore | None:
+    """Returns the candidates of indexes of the served model; otherwise as `engine_shard`."""
+    with _client_installed(settings.engine):
+        match settings.engine:
+            case "milvus":
+                from tandem.remote.milvus.engine import MilvusEngine
+
+                return MilvusEngine(settings).candidates(fingerprint)
+            case "pgvector":
+                from tandem.remote.pgvector.candidates import PgvectorCandidates
+
+                return PgvectorCandidates(settings, fingerprint)
+    return None
+
+
+@contextmanager
+def _client_installed(engine: str) -> Iterator[None]:
+    """Is around the import of an engine, because each engine's client is an extra of its own."""
+    try:
+        yield
     except ModuleNotFoundError as error:
-        missing = PackageMissing(f"the engine {settings.engine}", missing_package(error))
+        missing = PackageMissing(f"the engine {engine}", missing_package(error))
         raise SettingsError(str(missing)) from error
-    return PgvectorEngine(settings)

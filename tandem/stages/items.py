@@ -1,5 +1,7 @@
 """Defines an item as a shard stores it, how items are read, and what deleting reports."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -51,6 +53,14 @@ class ItemsQuery:
             check_item_id(item_id)
         if self.max_bytes < 0:
             raise RequestMalformed(why=f"max_bytes is {self.max_bytes}")
+
+    def fetched(self, item: ItemRecord) -> FetchedItem:
+        """Returns what the query asks of an item."""
+        return FetchedItem(
+            item.content if self.content_included else None,
+            item.attributes,
+            item.encoding if self.encodings_included else None,
+        )
 
     def first_within(self, sizes: Mapping[str, int]) -> Sequence[str]:
         """Returns the ids to read at once, at least one, by the bytes of the records there are."""

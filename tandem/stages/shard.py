@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tandem.contract.deadline import Deadline
+from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.index_description import IndexSummary
+from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
@@ -67,3 +69,18 @@ class Shard(Protocol):
     ) -> Sequence[IndexSummary]:
         """Returns the indexes after that id, in byte order; only of `index_ids` if there are."""
         ...
+
+
+def check_ids_page(index_id: str, after: str, max_count: int) -> None:
+    """Raises IndexIdInvalid, BatchSizeOutOfRange and ItemIdInvalid as `list_item_ids` does."""
+    check_index_id(index_id)
+    check_batch_size("item_ids", max_count, MAX_PAGE_SIZE)
+    if after:
+        check_item_id(after)
+
+
+def check_indexes_page(max_count: int, index_ids: Sequence[str]) -> None:
+    """Raises BatchSizeOutOfRange as `list_indexes` does."""
+    check_batch_size("indexes", max_count, MAX_PAGE_SIZE)
+    if index_ids:
+        check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)

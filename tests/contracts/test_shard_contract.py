@@ -31,7 +31,7 @@ from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard.local_shard import LocalShard
 from tandem.local.shard.shard import ShardSettings, StoredShard
-from tandem.remote.chosen_engine import index_engine
+from tandem.remote.chosen_engine import engine_shard
 from tandem.remote.shard import RemoteShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
@@ -82,9 +82,8 @@ async def remote_shard(folder: Path) -> AsyncIterator[Shard]:
 async def pgvector_shard(folder: Path) -> AsyncIterator[Shard]:
     """Yields a shard in Postgres, whose schema is named after the folder."""
     settings = pgvector_settings(folder)
-    engine = index_engine(settings)
-    assert engine is not None
-    shard = engine.shard()
+    shard = engine_shard(settings)
+    assert shard is not None
     await shard.open()
     try:
         yield shard

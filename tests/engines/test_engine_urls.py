@@ -4,7 +4,7 @@ import pytest
 
 from index_svc.settings import IndexSettings
 from tandem.chassis.settings import SettingsError
-from tandem.remote.chosen_engine import index_engine
+from tandem.remote.chosen_engine import engine_shard
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_password_that_is_not_escaped_is_refused_and_not_shown(engine: str, ur
     settings = IndexSettings(shard_number=0, shard_count=1, engine=engine, engine_url=url)
 
     with pytest.raises(SettingsError) as caught:
-        index_engine(settings)
+        engine_shard(settings)
 
     message = str(caught.value)
     assert "engine's URL" in message

@@ -41,8 +41,8 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
-from tandem.remote.chosen_engine import index_engine
-from tandem.remote.index_engine import EngineShard
+from tandem.remote.chosen_engine import engine_shard
+from tandem.remote.engine_shard import EngineShard
 from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
 from tandem.stages.retrieval import ShardQuery
@@ -74,9 +74,8 @@ FIELDS = "text:text,number:number,flag:flag,texts:texts"
 @asynccontextmanager
 async def opened(settings: IndexSettings) -> AsyncIterator[EngineShard]:
     """Yields the shard of the settings, without waiting for the server."""
-    engine = index_engine(settings)
-    assert engine is not None
-    shard = engine.shard()
+    shard = engine_shard(settings)
+    assert shard is not None
     try:
         yield shard
     finally:
@@ -369,4 +368,4 @@ async def test_a_wrong_password_and_a_foreign_certificate_are_named(tmp_path: Pa
 def test_a_url_without_sense_is_refused(url: str) -> None:
     settings = IndexSettings(shard_number=0, shard_count=1, engine="milvus", engine_url=url)
     with pytest.raises(SettingsError):
-        index_engine(settings)
+        engine_shard(settings)

@@ -135,10 +135,30 @@ async def test_tables_of_another_shard_or_version_are_refused(postgres: Postgres
             settings_of(postgres, engine_namespace="first", shard_number=1, shard_count=2)
         ):
             pass
-    postgres.execute("UPDATE first.shard SET schema_version = 2")
-    with pytest.raises(StoreRefused, match="of version 2, this release reads 1"):
+    # As the first version made it, which had no fences.
+    postgres.execute("ALTER TABLE first.shard DROP store_id, DROP fence_end, DROP is_sealed")
+    postgres.execute("UPDATE first.shard SET schema_version = 1")
+    with pytest.raises(StoreRefused, match="of version 1, this release reads 2"):
         async with opened(settings_of(postgres, engine_namespace="first")):
             pass
+
+
+async def test_dropped_tables_are_refused_and_not_made_again(postgres: Postgres) -> None:
+    settings = settings_of(postgres, engine_namespace="gone")
+    async with opened(settings) as shard:
+        await store(shard, text_item("a"))
+        postgres.execute("DROP SCHEMA gone CASCADE")
+        for call in (shard.check(), shard.search(query(), soon()), store(shard, text_item("b"))):
+            with pytest.raises(errors.ServiceUnavailable, match=r"42P01.*does not exist"):
+                await call
+    with pytest.raises(
+        StoreRefused, match=r"are gone: .* drop the schema whose name ends in _made"
+    ):
+        async with opened(settings):
+            pass
+    postgres.execute("DROP SCHEMA gone_made")
+    async with opened(settings) as shard:
+        assert await shard.list_indexes("", 10, [], soon()) == []
 
 
 async def test_several_processes_make_the_tables_and_an_index_at_once(postgres: Postgres) -> None:

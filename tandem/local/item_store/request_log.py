@@ -42,17 +42,14 @@ class RequestLog:
         value = txn.get(key, db=self._files.requests)
         if value is None:
             return None
-        digest, sequence, deleted_count = json.loads(_unsealed(key, value))
-        if digest != write_digest(write).hex():
-            raise RequestIdReused(request_id=write.request_id)
-        return Committed(sequence, deleted_count, is_repeat=True)
+        return repeated(write, *json.loads(_unsealed(key, value)))
 
     def keep(self, txn: lmdb.Transaction, write: ItemWrite, committed: Committed) -> None:
         """Keeps the answer, and forgets the oldest where there are too many."""
         if not write.request_id:
             return
         key = write.request_id.encode()
-        answer = [write_digest(write).hex(), committed.sequence, committed.deleted_count]
+        answer = [write_digest(write), committed.sequence, committed.deleted_count]
         txn.put(key, seal_json(key, answer), db=self._files.requests)
         with txn.cursor(self._files.request_order) as cursor:
             number = int.from_bytes(cursor.key()) + 1 if cursor.last() else 1
@@ -78,7 +75,14 @@ def _unsealed(key: bytes, value: bytes | memoryview) -> bytes:
         raise ItemCorrupt(item_id=f"(request {key!a})", why=str(error)) from error
 
 
-def write_digest(write: ItemWrite) -> bytes:
+def repeated(write: ItemWrite, digest: str, sequence: int, deleted_count: int) -> Committed:
+    """Returns the answer that is kept for the write; raises RequestIdReused if it is another's."""
+    if digest != write_digest(write):
+        raise RequestIdReused(request_id=write.request_id)
+    return Committed(sequence, deleted_count, is_repeat=True)
+
+
+def write_digest(write: ItemWrite) -> str:
     """Returns a hash of all but the request id, equal for two attempts at one write.
 
     Embeddings and tokens are left out. They follow from content and model, but encoding the
@@ -88,7 +92,7 @@ def write_digest(write: ItemWrite) -> bytes:
     for part in _parts(write):
         digest.update(_LENGTH.pack(len(part)))
         digest.update(part)
-    return digest.digest()
+    return digest.hexdigest()
 
 
 def _parts(write: ItemWrite) -> Iterable[bytes]:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tandem.contract.deadline import Deadline
-from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
-from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
 from tandem.local.shard.description import index_parts, index_summaries
 from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.local.shard.shard import StoredShard
@@ -20,10 +19,10 @@ from tandem.local.shard.short_searches import ShortSearches
 from tandem.platform.files.shared_lock import LockBusy
 from tandem.stages.changes import ChangePage, FollowedShard
 from tandem.stages.item_write import Committed, Delete, Fence, Upsert
-from tandem.stages.items import MAX_READ_BYTES, Deleted, FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.items import MAX_READ_BYTES, Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardDescription, ShardQuery
-from tandem.stages.shard import Shard
+from tandem.stages.shard import Shard, check_ids_page, check_indexes_page
 from tandem.stages.shard_answer import ShardAnswer
 
 _T = TypeVar("_T")
@@ -73,14 +72,7 @@ class LocalShard(Shard, FollowedShard):
                     )
                 )
         return FetchedItems(
-            {
-                item.item_id: FetchedItem(
-                    item.content if query.content_included else None,
-                    item.attributes,
-                    item.encoding if query.encodings_included else None,
-                )
-                for item in items
-            },
+            {item.item_id: query.fetched(item) for item in items},
             read_count,
             self._shard.fingerprint(query.index_id) if query.encodings_included else "",
         )
@@ -112,10 +104,7 @@ class LocalShard(Shard, FollowedShard):
         self, index_id: str, after: str, max_count: int, deadline: Deadline
     ) -> Sequence[str]:
         """Returns ids after that one."""
-        check_index_id(index_id)
-        check_batch_size("item_ids", max_count, MAX_PAGE_SIZE)
-        if after:
-            check_item_id(after)
+        check_ids_page(index_id, after, max_count)
         with STAGE_DURATION.labels("read").time():
             async with deadline.kept("the call of ListItemIds"):
                 return await self._in_thread(
@@ -135,9 +124,7 @@ class LocalShard(Shard, FollowedShard):
         self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
     ) -> Sequence[IndexSummary]:
         """Returns the indexes after that id."""
-        check_batch_size("indexes", max_count, MAX_PAGE_SIZE)
-        if index_ids:
-            check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)
+        check_indexes_page(max_count, index_ids)
         return index_summaries(self._shard, after, max_count, set(index_ids))
 
     async def _wait_for(self, sequence: int, deadline: Deadline) -> None:

@@ -9,7 +9,7 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 from tandem.chassis.settings import SettingsError
-from tandem.remote.index_engine import ESCAPED_PASSWORD, EngineSettings, IndexEngine
+from tandem.remote.index_engine import ESCAPED_PASSWORD, EngineSettings
 from tandem.remote.milvus.candidates import MilvusCandidates
 from tandem.remote.milvus.collections import Collections
 from tandem.remote.milvus.connection import MilvusConnection
@@ -23,7 +23,7 @@ _URL_FORM = (
 )
 
 
-class MilvusEngine(IndexEngine):
+class MilvusEngine:
     """Makes what the services use of a Milvus server."""
 
     def __init__(self, settings: EngineSettings) -> None:

@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from tandem.chassis.settings import SettingsError
-from tandem.errors import RequestIdReused, ServiceUnavailable
+from tandem.errors import ServiceUnavailable
 from tandem.installation import PackageMissing
-from tandem.local.item_store.request_log import write_digest
+from tandem.local.item_store.request_log import repeated, write_digest
 from tandem.platform.files.object_store import ObjectFolder
 from tandem.remote.engine_metrics import engine_call
 from tandem.stages.item_write import Committed, Delete, Upsert
@@ -86,15 +86,12 @@ class RequestObjects:
         [kept] = await self._objects.get([self._key(write)]) if write.request_id else [None]
         if kept is None:
             return None
-        digest, sequence, deleted_count = json.loads(kept)
-        if digest != write_digest(write).hex():
-            raise RequestIdReused(request_id=write.request_id)
-        return Committed(sequence, deleted_count, is_repeat=True)
+        return repeated(write, *json.loads(kept))
 
     async def keep(self, write: Upsert | Delete, committed: Committed) -> None:
         """Keeps the answer to a write that is stored."""
         if write.request_id:
-            answer = [write_digest(write).hex(), committed.sequence, committed.deleted_count]
+            answer = [write_digest(write), committed.sequence, committed.deleted_count]
             await self._objects.put([(self._key(write), json.dumps(answer).encode())])
 
     def _key(self, write: Upsert | Delete) -> str:

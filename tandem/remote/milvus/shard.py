@@ -10,27 +10,25 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
-from tandem.contract.identifiers import check_index_id, check_item_id
-from tandem.contract.index_description import IndexPart, IndexSummary
-from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
+from tandem.contract.identifiers import check_index_id
+from tandem.contract.index_description import IndexSummary
 from tandem.contract.search_path import KeywordState
 from tandem.errors import IndexNotFound, SequenceNotReached
 from tandem.local.shard.metrics import STAGE_DURATION
-from tandem.remote.index_engine import EngineShard
+from tandem.remote.engine_shard import EngineShard
 from tandem.remote.milvus.collections import INDEX_TYPE, Collections, IndexCollection
 from tandem.remote.milvus.connection import ALL_WRITES, Consistency, MilvusConnection, as_of
 from tandem.remote.milvus.expressions import quoted
 from tandem.remote.milvus.item_objects import ItemObjects, RequestObjects
 from tandem.remote.milvus.rows import Rows
 from tandem.remote.milvus.search import CollectionSearch, of_modality
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
-from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
-from tandem.stages.retrieval import ShardDescription, ShardQuery
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard import check_ids_page, check_indexes_page
 from tandem.stages.shard_answer import KeywordFound, ShardAnswer
 
 # Each answer says how many items there are; counting them takes as long as a search.
@@ -39,6 +37,8 @@ _COUNTED_SECONDS = 1.0
 
 class MilvusShard(EngineShard):
     """A shard of any number of services, none of which has a state."""
+
+    index_type = INDEX_TYPE
 
     def __init__(
         self,
@@ -100,37 +100,6 @@ class MilvusShard(EngineShard):
             time.perf_counter() - start_time,
         )
 
-    async def find_neighbours(
-        self, query: ShardNeighbourQuery, deadline: Deadline
-    ) -> ShardNeighbours:
-        """Returns the neighbours among the items that are nearest to the query."""
-        collection = await self._collections.get(query.index_id, deadline)
-        collection.check(query.fingerprint, query.nodes[:1])
-        pools = await asyncio.gather(
-            *(
-                self.search(
-                    ShardQuery(
-                        query.index_id,
-                        query.fingerprint,
-                        modality,
-                        modality,
-                        query.pool_k,
-                        [query.query_D],
-                        embeddings_included=True,
-                    ),
-                    deadline,
-                )
-                for modality in Modality
-            )
-        )
-        neighbours = {}
-        for modality, pool in zip(Modality, pools, strict=True):
-            pool_PD = pool.found[0].embeddings
-            assert pool_PD is not None
-            numbers_P = np.arange(len(pool_PD))
-            neighbours[modality] = ModalityNeighbours.within(query, pool_PD, numbers_P)
-        return neighbours
-
     async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
         """Returns the first items of the query, as many as are read at once."""
         with STAGE_DURATION.labels("read").time():
@@ -161,10 +130,7 @@ class MilvusShard(EngineShard):
         self, index_id: str, after: str, max_count: int, deadline: Deadline
     ) -> Sequence[str]:
         """Returns ids after that one; Milvus returns rows in the order of their ids."""
-        check_index_id(index_id)
-        check_batch_size("item_ids", max_count, MAX_PAGE_SIZE)
-        if after:
-            check_item_id(after)
+        check_ids_page(index_id, after, max_count)
         collection = await self._collections.get(index_id, deadline)
         found = await self._connection.call(
             "query",
@@ -177,26 +143,18 @@ class MilvusShard(EngineShard):
         )
         return sorted((each["item_id"] for each in found), key=str.encode)
 
-    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
-        """Returns the state of the index."""
-        collection = await self._collections.get(check_index_id(index_id), deadline)
+    async def _index(
+        self, index_id: str, deadline: Deadline
+    ) -> tuple[IndexInfo, Mapping[Modality, int]]:
+        collection = await self._collections.get(index_id, deadline)
         seen = as_of(self._connection.written(collection.name))
-        counts = await self._counts(collection, seen, deadline)
-        parts = [
-            IndexPart(modality=each, item_count=count, index_type=INDEX_TYPE)
-            for each, count in counts.items()
-        ]
-        return ShardDescription(
-            collection.fingerprint, collection.dimension, parts, KeywordState.DISABLED
-        )
+        return collection, await self._counts(collection, seen, deadline)
 
     async def list_indexes(
         self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
     ) -> Sequence[IndexSummary]:
         """Returns the indexes after that id."""
-        check_batch_size("indexes", max_count, MAX_PAGE_SIZE)
-        if index_ids:
-            check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)
+        check_indexes_page(max_count, index_ids)
         there = await self._collections.index_ids(deadline)
         asked = [each for each in there if each > after and each in (index_ids or there)]
         found = await asyncio.gather(*(self._summary(each, deadline) for each in asked[:max_count]))
@@ -226,26 +184,18 @@ class MilvusShard(EngineShard):
         records = await self._rows.records(collection, rows, deadline)
         items = [records[each][1].item() for each in rows if each in records]
         return FetchedItems(
-            {
-                item.item_id: FetchedItem(
-                    item.content if query.content_included else None,
-                    item.attributes,
-                    item.encoding if query.encodings_included else None,
-                )
-                for item in items
-            },
+            {item.item_id: query.fetched(item) for item in items},
             len(read),
             collection.fingerprint if query.encodings_included else "",
         )
 
     async def _summary(self, index_id: str, deadline: Deadline) -> IndexSummary | None:
         try:
-            described = await self.describe_index(index_id, deadline)
+            info, counts = await self._index(index_id, deadline)
         except IndexNotFound:
             return None  # dropped since the indexes were listed
-        counts = {part.modality: part.item_count for part in described.parts}
         return IndexSummary(
-            index_id, described.fingerprint, counts[Modality.TEXT], counts[Modality.IMAGE]
+            index_id, info.fingerprint, counts[Modality.TEXT], counts[Modality.IMAGE]
         )
 
     async def _lately_counted(

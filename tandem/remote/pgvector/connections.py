@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -13,34 +15,70 @@ from numpy.typing import NDArray
 from psycopg.adapt import Dumper
 from psycopg.pq import Format, TransactionStatus
 
+from tandem.chassis.settings import SettingsError
 from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, ServiceUnavailable, StoreFull, TandemError
 from tandem.remote.engine_metrics import engine_call
+from tandem.remote.index_engine import ESCAPED_PASSWORD, EngineSettings
 
 _T = TypeVar("_T")
-Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
+Row: TypeAlias = tuple[Any, ...]
 
 # Where the url names no others. A host that is gone without a word is given up after half a minute.
 # Networks of clouds forget a connection that is quiet for some minutes, also without a word.
-_DEFAULTS = {
+_DEFAULTS: Mapping[str, Any] = {
     "connect_timeout": "3",
     "tcp_user_timeout": "30000",
     "keepalives_idle": "60",
     "application_name": "tandem",
 }
-_VECTOR_HEADER = struct.Struct(">HH")
-# An index is scanned until enough rows match, at most this number; then all are compared.
-_SETTINGS = {
-    "hnsw.iterative_scan": "relaxed_order",
-    "hnsw.ef_search": "100",
-    "hnsw.max_scan_tuples": "100000",
-    "hnsw.scan_mem_multiplier": "4",
-}
-# Without it, writes that were acknowledged could be lost.
-_DURABLE = """
-SELECT set_config('synchronous_commit', 'on', false)
-WHERE current_setting('synchronous_commit') = 'off'
+# An index is scanned until enough rows match, at most 100,000; then all are compared. Without
+# synchronous commits, writes that were acknowledged could be lost.
+_SETTINGS = """
+SELECT set_config('hnsw.iterative_scan', 'relaxed_order', false),
+    set_config('hnsw.ef_search', '100', false),
+    set_config('hnsw.max_scan_tuples', '100000', false),
+    set_config('hnsw.scan_mem_multiplier', '4', false),
+    set_config('synchronous_commit',
+        replace(current_setting('synchronous_commit'), 'off', 'on'), false)
 """
+# Statements are prepared where they say so alone. The others are planned for their values: how many
+# rows a filter leaves decides.
+_NEVER = 2**31
+_VECTOR_HEADER = struct.Struct(">HH")
+
+
+class Session:
+    """Runs statements on one connection, with the names of the shard's tables filled in."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Row], names: Mapping[str, str]) -> None:
+        self.connection = connection
+        self._names = names
+
+    async def rows(
+        self,
+        statement: str,
+        values: Sequence[object] | Mapping[str, object] = (),
+        index_id: str = "",
+        *,
+        is_prepared: bool = False,
+        **parts: object,
+    ) -> list[Row]:
+        """Returns the rows of a statement, after the parts are filled in, too."""
+        found = await self.connection.execute(
+            self._filled(statement, index_id, parts), values, binary=True, prepare=is_prepared
+        )
+        return await found.fetchall()
+
+    async def execute(self, statement: str, index_id: str = "", **parts: object) -> None:
+        """Executes statements that have no rows."""
+        await self.connection.execute(self._filled(statement, index_id, parts))
+
+    def _filled(self, statement: str, index_id: str, parts: Mapping[str, object]) -> bytes:
+        # Ids are longer than names may be.
+        digest = hashlib.blake2b(index_id.encode(), digest_size=12).hexdigest()
+        items = f"{self._names['schema']}.items_{digest}"
+        return statement.format(items=items, **self._names, **parts).encode()
 
 
 class Connections:
@@ -50,16 +88,31 @@ class Connections:
     server is down; here the caller gets Postgres' reason at once.
     """
 
-    def __init__(self, url: str, max_count: int) -> None:
-        """Takes libpq's url or connection string."""
-        self._url = url
-        self._places = asyncio.Semaphore(max_count)
-        self._idle: list[Connection] = []
+    def __init__(self, settings: EngineSettings, url: str) -> None:
+        """Takes libpq's url or connection string.
+
+        Raises SettingsError for one that libpq cannot read, and for a namespace that is no name.
+        """
+        try:
+            known = psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.ProgrammingError:  # whose text has a part of it, maybe of the password
+            known = {"host": "@"}
+        if any("@" in str(known.get(name)) for name in ("host", "dbname")):
+            raise SettingsError(f"libpq cannot read the engine's URL: {ESCAPED_PASSWORD}")
+        # Postgres cuts names off at 63 bytes.
+        if not re.fullmatch("[A-Za-z0-9_-]{1,50}", schema := settings.engine_namespace):
+            raise SettingsError("the engine's namespace has 1 to 50 of a-z, A-Z, 0-9, '_' and '-'")
+        names = ("shard", "indexes", "changes", "requests")
+        self._names = {name: f'"{schema}".{name}' for name in names}
+        self._names |= {"schema": f'"{schema}"', "made": f'"{schema}_made"'}
+        self._url = psycopg.conninfo.make_conninfo(**{**_DEFAULTS, **known})
+        self._places = asyncio.Semaphore(settings.engine_connection_count)
+        self._idle: list[Session] = []
         self._running: set[asyncio.Task[Any]] = set()
 
     async def run(
         self,
-        work: Callable[[Connection], Awaitable[_T]],
+        work: Callable[[Session], Awaitable[_T]],
         deadline: Deadline,
         what: str,
         *,
@@ -92,51 +145,45 @@ class Connections:
             task.cancel()
         await self._close_idle()
 
-    async def _run(self, work: Callable[[Connection], Awaitable[_T]], may_repeat: bool) -> _T:
+    async def _run(self, work: Callable[[Session], Awaitable[_T]], may_repeat: bool) -> _T:
         async with engine_call("connection"):
             await self._places.acquire()
         try:
             if self._idle:
-                connection = self._idle.pop()
+                session = self._idle.pop()
                 try:
-                    return await self._done(work, connection)
+                    return await self._done(work, session)
                 except psycopg.OperationalError:
-                    if not (may_repeat and connection.broken):
+                    if not (may_repeat and session.connection.broken):
                         raise
             return await self._done(work, await self._connected())
         finally:
             self._places.release()
 
-    async def _done(
-        self, work: Callable[[Connection], Awaitable[_T]], connection: Connection
-    ) -> _T:
+    async def _done(self, work: Callable[[Session], Awaitable[_T]], session: Session) -> _T:
+        connection = session.connection
         try:
-            return await work(connection)
+            return await work(session)
         finally:
             if connection.broken:  # The others are lost with it.
                 await self._close_idle()
             elif connection.info.transaction_status is TransactionStatus.IDLE:
-                self._idle.append(connection)
+                self._idle.append(session)
             else:
                 await connection.close()
 
-    async def _connected(self) -> Connection:
-        known = psycopg.conninfo.conninfo_to_dict(self._url)
-        kwargs: dict[str, Any] = {key: each for key, each in _DEFAULTS.items() if key not in known}
-        # Unprepared statements are planned for their values: how many rows a filter leaves decides.
-        connection: Connection = await psycopg.AsyncConnection.connect(
-            self._url, autocommit=True, prepare_threshold=None, **kwargs
+    async def _connected(self) -> Session:
+        connection: psycopg.AsyncConnection[Row] = await psycopg.AsyncConnection.connect(
+            self._url, autocommit=True, prepare_threshold=_NEVER
         )
         connection.adapters.register_dumper(np.ndarray, _VectorDumper)
-        for name, value in _SETTINGS.items():
-            await connection.execute("SELECT set_config(%s, %s, false)", [name, value])
-        await connection.execute(_DURABLE)
-        return connection
+        await connection.execute(_SETTINGS)
+        return Session(connection, self._names)
 
     async def _close_idle(self) -> None:
         idle, self._idle = self._idle, []
-        for connection in idle:
-            await connection.close()
+        for session in idle:
+            await session.connection.close()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
@@ -151,9 +198,7 @@ def named(error: psycopg.Error) -> TandemError:
         return StoreFull(why=f"Postgres: {why}", advice="give Postgres more room")
     if isinstance(error, psycopg.errors.QueryCanceled):
         return DeadlineExceeded(what=f"a statement of Postgres ({why})")
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return ServiceUnavailable(service="index", why=f"Postgres: {why}")
-    # Of the schema, of rights, or a fault of ours; the SQLSTATE tells which.
+    # The SQLSTATE tells whether it is of the server, of rights, of the schema, or a fault of ours.
     return ServiceUnavailable(service="index", why=f"Postgres ({error.sqlstate}): {why}")
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import psycopg
 
-from tandem.contract.content import Modality
 from tandem.contract.search_path import (
     Fallback,
     KeywordState,
@@ -19,11 +16,9 @@ from tandem.contract.search_path import (
 )
 from tandem.errors import IndexNotFound
 from tandem.remote.pgvector.conditions import condition
-from tandem.remote.pgvector.connections import Connection, vector_of
-from tandem.remote.pgvector.tables import MODALITIES, Tables
-from tandem.stages.index_info import IndexInfo
-from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
-from tandem.stages.retrieval import Embeddings, ShardQuery
+from tandem.remote.pgvector.connections import Row, Session, vector_of
+from tandem.remote.pgvector.tables import MODALITIES, IndexRow, index_row
+from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import Found, KeywordFound, RowHit, ShardAnswer
 
 INDEX_TYPE = "pgvector HNSW"
@@ -34,171 +29,95 @@ _UNFILTERED = SearchPath(SearchStrategy.UNFILTERED, INDEX_TYPE)
 _FILTERED = SearchPath(SearchStrategy.POST_FILTER, INDEX_TYPE)
 _TOO_FEW = Fallback(SearchFallback.TOO_FEW_FOUND, "the index found too few that match")
 
-_INDEX = """
-SELECT fingerprint, dimension, text_count, image_count, (SELECT sequence FROM {shard})
-FROM {indexes} WHERE id = %s {lock}
-"""
 # One statement sees one state.
 _NEAREST = """
-SELECT fingerprint, dimension, text_count, image_count, sequence, {few_count}, near.*
+SELECT fingerprint, dimension, text_count, image_count, sequence, <count>, near.*
 FROM {shard} CROSS JOIN {indexes} AS indexes LEFT JOIN LATERAL (
     SELECT query.place, item.id, item.distance, {embedding}
     FROM (VALUES {queries}) AS query (place, embedding) CROSS JOIN LATERAL (
-        SELECT id, embedding, embedding <#> query.embedding AS distance FROM {source}
+        SELECT id, embedding, embedding <#> query.embedding AS distance FROM <source>
         ORDER BY embedding <#> query.embedding LIMIT {limit}) AS item
     ) AS near ON true
 WHERE indexes.id = %(index_id)s ORDER BY near.place, near.distance, near.id
 """
+_MATCHING = "{items} WHERE modality = {modality} AND {matches}"
+_BY_INDEX = _NEAREST.replace("<source>", _MATCHING).replace("<count>", "NULL")
+_ONE_BY_ONE = (
+    f"WITH matching AS MATERIALIZED (SELECT id, embedding FROM {_MATCHING} LIMIT {{few}})"
+    + _NEAREST.replace("<source>", "matching").replace("<count>", "(SELECT count(*) FROM matching)")
+)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexRow(IndexInfo):
-    """Holds an index's row, and where the change log stood when it was read."""
-
-    text_count: int
-    image_count: int
-    sequence: int
-
-    def item_count(self, modality: Modality) -> int:
-        return self.text_count if modality is Modality.TEXT else self.image_count
-
-
-async def index_row(
-    index_id: str, tables: Tables, connection: Connection, *, lock: str = ""
-) -> IndexRow:
-    """Returns the index's row, under the lock if there is one; raises IndexNotFound."""
-    found = await connection.execute(tables.of(_INDEX, lock=lock), [index_id])
-    if (row := await found.fetchone()) is None:
-        raise IndexNotFound(index_id=index_id)
-    return IndexRow(*row)
-
-
-async def searched(query: ShardQuery, tables: Tables, connection: Connection) -> ShardAnswer:
+async def searched(query: ShardQuery, session: Session) -> ShardAnswer:
     """Returns what the index has for the query now; raises as `Shard.search`."""
-    near = _Near(
-        query.index_id,
-        query.fingerprint,
-        query.modality,
-        query.embeddings,
-        query.retrieve_k,
-        embeddings_included=query.embeddings_included,
+    if query.where is None:
+        index, _, rows = await _nearest(query, session, _BY_INDEX)
+        path = _UNFILTERED
+    else:
+        index, path, rows = await _filtered(query, session)
+    return ShardAnswer(
+        [_found(query, place, rows, path) for place in range(len(query.embeddings))],
+        index.sequence,
+        index.counts[query.modality],
+        KeywordFound(KeywordState.DISABLED) if query.keywords else None,
     )
-    index, found = await _filtered(tables, connection, query, near)
-    words = KeywordFound(KeywordState.DISABLED) if query.keywords else None
-    return ShardAnswer(found, index.sequence, index.item_count(query.modality), words)
-
-
-async def neighbours(
-    query: ShardNeighbourQuery, tables: Tables, connection: Connection
-) -> ShardNeighbours:
-    """Returns the neighbours of both modalities; raises as `Shard.find_neighbours`."""
-    found = {}
-    for modality in Modality:
-        near = _Near(
-            query.index_id,
-            query.fingerprint,
-            modality,
-            [query.query_D],
-            query.pool_k,
-            embeddings_included=True,
-        )
-        _, pool = await near.found(tables, connection)
-        if len(query.nodes) > 1 and len(pool[0].hits) == query.pool_k:
-            around = replace(near, embeddings=list(query.nodes[1:]), count=query.neighbour_k)
-            pool += (await around.found(tables, connection))[1]
-        rows = {
-            hit.item_id: embedding
-            for each in pool
-            if each.embeddings is not None
-            for hit, embedding in zip(each.hits, each.embeddings, strict=True)
-        }
-        pool_PD = np.stack([*rows.values()]) if rows else query.nodes[:0]
-        found[modality] = ModalityNeighbours.within(query, pool_PD, np.arange(len(rows)))
-    return found
 
 
 async def _filtered(
-    tables: Tables, connection: Connection, query: ShardQuery, near: _Near
-) -> tuple[IndexRow, list[Found]]:
-    if query.where is None:
-        return await near.found(tables, connection)
-    values: dict[str, object] = {}
-    near = replace(near, matches=condition(query.where, values), values=values, path=_FILTERED)
-    index, found = await replace(near, few_limit=str(_FEW_COUNT + 1)).found(tables, connection)
-    if (found[0].path.matching_count or 0) <= _FEW_COUNT:
-        return index, found
-    index, found = await near.found(tables, connection)
-    if all(len(each.hits) == near.count for each in found):
-        return index, found
-    index, found = await replace(near, few_limit="ALL").found(tables, connection)
-    path = replace(found[0].path, strategy=SearchStrategy.EXACT_SCAN, fallback=_TOO_FEW)
-    return index, [replace(each, path=path) for each in found]
+    query: ShardQuery, session: Session
+) -> tuple[IndexRow, SearchPath, Sequence[Row]]:
+    index, count, rows = await _nearest(query, session, _ONE_BY_ONE, few=_FEW_COUNT + 1)
+    if count <= _FEW_COUNT:
+        return index, SearchPath(SearchStrategy.PRE_FILTER, matching_count=count), rows
+    index, _, rows = await _nearest(query, session, _BY_INDEX)
+    if len(rows) == query.retrieve_k * len(query.embeddings):
+        return index, _FILTERED, rows
+    index, count, rows = await _nearest(query, session, _ONE_BY_ONE, few="ALL")
+    path = SearchPath(SearchStrategy.EXACT_SCAN, matching_count=count, fallback=_TOO_FEW)
+    return index, path, rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Near:
-    """Describes which items to find."""
+async def _nearest(
+    query: ShardQuery, session: Session, statement: str, **parts: object
+) -> tuple[IndexRow, int, Sequence[Row]]:
+    """Returns the index, how many items match, and place, id, distance and embedding of items.
 
-    index_id: str
-    fingerprint: str
-    modality: Modality
-    embeddings: Embeddings
-    count: int
-    """Of items near each embedding."""
-    embeddings_included: bool = False
-    matches: str = "true"
-    values: dict[str, object] = field(default_factory=dict)
-    """The parameters of `matches`."""
-    few_limit: str = ""
-    """Has those that match, up to so many, compared one by one."""
-    path: SearchPath = _UNFILTERED
-
-    async def found(self, tables: Tables, connection: Connection) -> tuple[IndexRow, list[Found]]:
-        """Returns the nearest items to each embedding, best first, ties by smaller id.
-
-        Raises IndexNotFound, ModelMismatch and EmbeddingInvalid.
-        """
-        source = f"{{items}} WHERE modality = {MODALITIES.index(self.modality)} AND {self.matches}"
-        few = (
-            f"WITH few AS MATERIALIZED (SELECT id, embedding FROM {source} LIMIT {self.few_limit})"
+    They are those nearest to each of the query's embeddings, best first, ties by smaller id.
+    Raises IndexNotFound, ModelMismatch and EmbeddingInvalid.
+    """
+    values: dict[str, object] = {"index_id": query.index_id}
+    values |= {f"q{place}": each for place, each in enumerate(query.embeddings)}
+    places = range(len(query.embeddings))
+    try:
+        rows = await session.rows(
+            statement,
+            values,
+            query.index_id,
+            is_prepared=query.where is None,
+            matches="true" if query.where is None else condition(query.where, values),
+            modality=MODALITIES.index(query.modality),
+            queries=", ".join(f"({place}, %(q{place})s::vector)" for place in places),
+            embedding="vector_send(item.embedding)" if query.embeddings_included else "NULL",
+            limit=query.retrieve_k,
+            **parts,
         )
-        statement = tables.of(
-            few + _NEAREST.replace("{source}", "few")
-            if self.few_limit
-            else _NEAREST.replace("{source}", source),
-            self.index_id,
-            few_count="(SELECT count(*) FROM few)" if self.few_limit else "NULL",
-            queries=", ".join(f"({n}, %(q{n})s::vector)" for n in range(len(self.embeddings))),
-            embedding="vector_send(item.embedding)" if self.embeddings_included else "NULL",
-            limit=self.count,
-        )
-        values = {f"q{n}": each for n, each in enumerate(self.embeddings)} | self.values
-        values["index_id"] = self.index_id
-        try:
-            rows = await (await connection.execute(statement, values, binary=True)).fetchall()
-        except psycopg.errors.UndefinedTable:
-            raise IndexNotFound(index_id=self.index_id) from None
-        except psycopg.errors.DataException:  # Most likely of another dimension.
-            index = await index_row(self.index_id, tables, connection)
-            index.check(self.fingerprint, self.embeddings)
-            raise
-        if not rows:
-            raise IndexNotFound(index_id=self.index_id)
-        index, few_count = IndexRow(*rows[0][:5]), rows[0][5]
-        index.check(self.fingerprint, self.embeddings)
-        path = self.path
-        if few_count is not None:
-            path = SearchPath(SearchStrategy.PRE_FILTER, matching_count=few_count)
-        own: list[list[tuple[Any, ...]]] = [[] for _ in self.embeddings]
-        for *_, place, item_id, distance, embedding in rows:
-            if place is not None:
-                own[place].append((item_id, distance, embedding))
-        return index, [self._found(each, path) for each in own]
+    except (psycopg.errors.UndefinedTable, psycopg.errors.DataException):
+        # There is no such index, or it is of another dimension.
+        index = await index_row(query.index_id, session)
+        index.check(query.fingerprint, query.embeddings)
+        raise
+    if not rows:
+        raise IndexNotFound(index_id=query.index_id)
+    index = IndexRow(*rows[0][:5])
+    index.check(query.fingerprint, query.embeddings)
+    return index, rows[0][5], [row[6:] for row in rows if row[6] is not None]
 
-    def _found(self, rows: Sequence[tuple[Any, ...]], path: SearchPath) -> Found:
-        embeddings = None
-        if self.embeddings_included:
-            embeddings = np.zeros((len(rows), len(self.embeddings[0])), np.float32)
-            for place, (*_, embedding) in enumerate(rows):
-                embeddings[place] = vector_of(embedding)
-        return Found([RowHit(each[0], -each[1]) for each in rows], path, embeddings)
+
+def _found(query: ShardQuery, place: int, rows: Sequence[Row], path: SearchPath) -> Found:
+    own = [row for row in rows if row[0] == place]
+    embeddings = None
+    if query.embeddings_included:
+        embeddings = np.zeros((len(own), len(query.embeddings[place])), np.float32)
+        for number, (*_, embedding) in enumerate(own):
+            embeddings[number] = vector_of(embedding)
+    return Found([RowHit(row[1], -row[2]) for row in own], path, embeddings)

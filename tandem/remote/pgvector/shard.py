@@ -7,27 +7,26 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
-from tandem.contract.identifiers import check_index_id, check_item_id
-from tandem.contract.index_description import IndexPart, IndexSummary
-from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
-from tandem.contract.search_path import KeywordState
+from tandem.contract.identifiers import check_index_id
+from tandem.contract.index_description import IndexSummary
 from tandem.errors import SequenceNotReached
 from tandem.local.shard.metrics import STAGE_DURATION
-from tandem.remote.index_engine import EngineSettings, EngineShard
-from tandem.remote.pgvector.connections import Connection, Connections
-from tandem.remote.pgvector.searches import INDEX_TYPE, index_row, neighbours, searched
+from tandem.remote.engine_shard import EngineShard
+from tandem.remote.index_engine import EngineSettings
+from tandem.remote.pgvector.connections import Connections, Session
+from tandem.remote.pgvector.searches import INDEX_TYPE, searched
 from tandem.remote.pgvector.standbys import note_standby_lag
-from tandem.remote.pgvector.tables import Tables, record_of
+from tandem.remote.pgvector.tables import check, index_row, item_rows, make, record_of
 from tandem.remote.pgvector.writes import committed, dropped, fenced
 from tandem.stages.changes import ChangePage, ItemChange
+from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Committed, Delete, Fence, Upsert
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
-from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
-from tandem.stages.retrieval import ShardDescription, ShardQuery
+from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard import check_ids_page, check_indexes_page
 from tandem.stages.shard_answer import ShardAnswer
 
 _CHECK_SECONDS = 3.0
@@ -35,8 +34,7 @@ _POLL_SECONDS = 0.05
 # Time to report, before the deadline, that the sequence was not reached.
 _ANSWER_SECONDS = 0.02
 
-_BYTES = "SELECT id, octet_length(head) + octet_length(content) FROM {items} WHERE id = ANY(%s)"
-_ROWS = "SELECT id, head, {content} FROM {items} WHERE id = ANY(%s)"
+_BYTES = "octet_length(items.head) + octet_length(items.content)"
 _IDS = "SELECT id FROM {items} WHERE id > %s ORDER BY id LIMIT %s"
 _STATE = "SELECT sequence, store_id, (SELECT min(sequence) FROM {changes}) FROM {shard}"
 _CHANGES = """
@@ -44,27 +42,28 @@ SELECT sequence, index_id, item_id FROM {changes} WHERE sequence > %s ORDER BY s
 """
 _LIST = """
 SELECT id, fingerprint, text_count, image_count FROM {indexes}
-WHERE id > %(after)s AND (%(is_all)s OR id = ANY(%(among)s)) ORDER BY id LIMIT %(limit)s
+WHERE id > %s AND (id = ANY(%s) OR %s) ORDER BY id LIMIT %s
 """
 
 
 class PgvectorShard(EngineShard):
     """A shard in Postgres."""
 
+    index_type = INDEX_TYPE
+
     def __init__(self, settings: EngineSettings) -> None:
         self._place = settings.shard_number, settings.shard_count
-        self._connections = Connections(settings.engine_url, settings.engine_connection_count)
-        self._tables = Tables(settings.engine_namespace)
+        self._connections = Connections(settings, settings.engine_url)
 
     async def open(self) -> None:
-        """Connects, and makes the tables where they are missing."""
-        work = partial(self._tables.make, *self._place)
+        """Connects, and makes the tables where they never were."""
+        work = partial(make, *self._place)
         await self._connections.run(work, Deadline.after(_CHECK_SECONDS), "check")
 
     async def check(self) -> None:
         """Reads the shard's row, and how far standbys are behind; raises ServiceUnavailable."""
         deadline = Deadline.after(_CHECK_SECONDS)
-        await self._connections.run(self._tables.stamp, deadline, "check")
+        await self._connections.run(check, deadline, "check")
         await self._connections.run(note_standby_lag, deadline, "standbys")
 
     async def close(self) -> None:
@@ -74,7 +73,7 @@ class PgvectorShard(EngineShard):
     async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
         """Returns the nearest items to each of the query's embeddings."""
         start_time = time.perf_counter()
-        work = partial(searched, query, self._tables)
+        work = partial(searched, query)
         while True:
             with STAGE_DURATION.labels("search").time():
                 answer = await self._connections.run(work, deadline, "search")
@@ -85,23 +84,15 @@ class PgvectorShard(EngineShard):
             # Without a connection: anyone can make a token of a sequence that never comes.
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def find_neighbours(
-        self, query: ShardNeighbourQuery, deadline: Deadline
-    ) -> ShardNeighbours:
-        """Returns the neighbours among the items nearest to the query and to each candidate."""
-        work = partial(neighbours, query, self._tables)
-        with STAGE_DURATION.labels("neighbours").time():
-            return await self._connections.run(work, deadline, "neighbours")
-
     async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
         """Returns the first items of the query, as many as the shard reads at once."""
-        work = partial(self._get, query)
+        work = partial(_fetched, query)
         with STAGE_DURATION.labels("read").time():
             return await self._connections.run(work, deadline, "read")
 
     async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none, durable and searchable."""
-        work = partial(committed, write, self._tables)
+        work = partial(committed, write)
         # Whether a write is on disk whose answer was lost, its request id alone tells.
         may_repeat = bool(write.request_id)
         with STAGE_DURATION.labels("commit").time():
@@ -110,10 +101,10 @@ class PgvectorShard(EngineShard):
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns changes after a sequence."""
 
-        async def read(connection: Connection) -> ChangePage:
-            [(sequence, store_id, first)] = await self._rows(connection, _STATE, [])
+        async def read(session: Session) -> ChangePage:
+            [(sequence, store_id, first)] = await session.rows(_STATE)
             is_kept = 0 <= after_sequence <= sequence and (first or 0) <= after_sequence + 1
-            rows = await self._rows(connection, _CHANGES, [after_sequence, max_count])
+            rows = await session.rows(_CHANGES, [after_sequence, max_count])
             return ChangePage(
                 changes=[ItemChange(*row) for row in rows] if is_kept else None,
                 sequence=sequence,
@@ -126,86 +117,61 @@ class PgvectorShard(EngineShard):
 
     async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
         """Begins, seals or ends a fence, for every index_svc of the shard."""
-        return await self._connections.run(
-            lambda connection: fenced(self._tables, connection, fence), deadline, "fence"
-        )
+        return await self._connections.run(partial(fenced, fence), deadline, "fence")
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the whole index."""
-        work = partial(dropped, check_index_id(index_id), self._tables)
+        work = partial(dropped, check_index_id(index_id))
         return await self._connections.run(work, deadline, "drop", may_repeat=False)
 
     async def list_item_ids(
         self, index_id: str, after: str, max_count: int, deadline: Deadline
     ) -> Sequence[str]:
         """Returns ids after that one, in byte order."""
-        check_index_id(index_id)
-        check_batch_size("item_ids", max_count, MAX_PAGE_SIZE)
-        if after:
-            check_item_id(after)
+        check_ids_page(index_id, after, max_count)
 
-        async def listed(connection: Connection) -> Sequence[str]:
-            await index_row(index_id, self._tables, connection)
-            rows = await self._rows(connection, _IDS, [after, max_count], index_id)
+        async def listed(session: Session) -> Sequence[str]:
+            await index_row(index_id, session)
+            rows = await session.rows(_IDS, [after, max_count], index_id)
             return [item_id for (item_id,) in rows]
 
         return await self._connections.run(listed, deadline, "list_ids")
 
-    async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
-        """Returns the state of the index."""
-        work = partial(index_row, check_index_id(index_id), self._tables)
+    async def _index(
+        self, index_id: str, deadline: Deadline
+    ) -> tuple[IndexInfo, Mapping[Modality, int]]:
+        work = partial(index_row, index_id)
         index = await self._connections.run(work, deadline, "describe")
-        parts = [
-            IndexPart(modality=each, item_count=index.item_count(each), index_type=INDEX_TYPE)
-            for each in Modality
-        ]
-        return ShardDescription(index.fingerprint, index.dimension, parts, KeywordState.DISABLED)
+        return index, index.counts
 
     async def list_indexes(
         self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
     ) -> Sequence[IndexSummary]:
         """Returns the indexes after that id, in byte order; only of `index_ids` if there are."""
-        check_batch_size("indexes", max_count, MAX_PAGE_SIZE)
-        if index_ids:
-            check_batch_size("index_ids", len(index_ids), MAX_PAGE_SIZE)
-        among = list(index_ids)
-        values = {"after": after, "is_all": not among, "among": among, "limit": max_count}
-        work = partial(self._rows, statement=_LIST, values=values)
-        rows = await self._connections.run(work, deadline, "list")
+        check_indexes_page(max_count, index_ids)
+        values = [after, list(index_ids), not index_ids, max_count]
+        rows = await self._connections.run(
+            lambda session: session.rows(_LIST, values), deadline, "list"
+        )
         return [IndexSummary(*row) for row in rows]
 
-    async def _get(self, query: ItemsQuery, connection: Connection) -> FetchedItems:
-        index_id = query.index_id
-        index = await index_row(index_id, self._tables, connection)
-        sizes = dict(await self._rows(connection, _BYTES, [list(query.item_ids)], index_id))
-        read = list(query.first_within(sizes))
-        content = "content" if query.content_included else "NULL"
-        rows = await self._rows(connection, _ROWS, [read], index_id, content=content)
-        found = {item_id: _fetched(query, item_id, *parts) for item_id, *parts in rows}
-        return FetchedItems(
-            {item_id: found[item_id] for item_id in read if item_id in found},
-            len(read),
-            index.fingerprint if query.encodings_included else "",
+
+async def _fetched(query: ItemsQuery, session: Session) -> FetchedItems:
+    index_id = query.index_id
+    _, sizes = await item_rows(index_id, query.item_ids, _BYTES, session)
+    read = query.first_within(dict(sizes))
+    parts = f"items.head, {'items.content' if query.content_included else 'NULL'}"
+    fingerprint, rows = await item_rows(index_id, read, parts, session)
+    found = {}
+    for item_id, head, content in rows:
+        record = record_of(index_id, item_id, head)
+        found[item_id] = FetchedItem(
+            None if content is None else record.content(content),
+            record.attributes(),
+            record.encoding() if query.encodings_included else None,
         )
-
-    async def _rows(
-        self,
-        connection: Connection,
-        statement: str,
-        values: Sequence[object] | Mapping[str, object],
-        index_id: str = "",
-        **parts: str,
-    ) -> Sequence[tuple[Any, ...]]:
-        found = await connection.execute(
-            self._tables.of(statement, index_id, **parts), values, binary=True
-        )
-        return await found.fetchall()
-
-
-def _fetched(query: ItemsQuery, item_id: str, head: bytes, content: bytes | None) -> FetchedItem:
-    record = record_of(query.index_id, item_id, head)
-    return FetchedItem(
-        None if content is None else record.content(content),
-        record.attributes(),
-        record.encoding() if query.encodings_included else None,
+    return FetchedItems(
+        {item_id: found[item_id] for item_id in read if item_id in found},
+        len(read),
+        fingerprint if query.encodings_included else "",
     )

@@ -5,7 +5,7 @@ from contextlib import suppress
 import psycopg
 
 from tandem.remote.engine_metrics import STANDBY_LAG_BYTES
-from tandem.remote.pgvector.connections import Connection
+from tandem.remote.pgvector.connections import Row, Session
 
 # A user without pg_read_all_stats sees the standbys without their positions.
 _LAG = """
@@ -14,11 +14,11 @@ FROM pg_stat_replication WHERE replay_lsn IS NOT NULL AND NOT pg_is_in_recovery(
 """
 
 
-async def note_standby_lag(connection: Connection) -> None:
+async def note_standby_lag(session: Session) -> None:
     """Sets the lag of each standby; of none where Postgres does not tell."""
-    rows = []
+    rows: list[Row] = []
     with suppress(psycopg.Error):  # Some managed servers have no such function.
-        rows = await (await connection.execute(_LAG)).fetchall()
+        rows = await session.rows(_LAG)
     STANDBY_LAG_BYTES.clear()
     for name, lag_bytes in rows:
         STANDBY_LAG_BYTES.labels(name).set(float(lag_bytes))

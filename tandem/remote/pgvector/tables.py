@@ -1,4 +1,4 @@
-"""Defines the tables of one shard, makes and checks them, and packs and reads rows.
+"""Defines the tables of one shard, makes and checks them, and reads rows.
 
 shard     one row: schema version, which shard of how many, where the change log stands, and until
           when a fence refuses writes
@@ -11,48 +11,56 @@ requests  request id -> the answer to the write; the newest 100,000
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import psycopg
 
 from tandem.contract.content import Modality
+from tandem.errors import IndexNotFound
 from tandem.local.item_store.item_record import RecordView, item_key
 from tandem.local.item_store.refused import StoreRefused
-from tandem.remote.pgvector.connections import Connection
+from tandem.remote.pgvector.connections import Row, Session
+from tandem.stages.index_info import IndexInfo
 
-SCHEMA_VERSION = 1
-KEPT_CHANGE_COUNT = 1_000_000
-KEPT_REQUEST_COUNT = 100_000
-MAX_INDEX_COUNT = 4_096
-MAX_DIMENSION = 2_000
+SCHEMA_VERSION = 2
 MODALITIES = tuple(Modality)
 """A modality's number in a row is its place here."""
 
 # So that of several processes that start at once, one makes the tables.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('{schema}', 0))"
+_THERE = "SELECT to_regclass('{shard}') IS NOT NULL, to_regnamespace('{made}') IS NOT NULL"
+_STAMP = "SELECT schema_version, number, count FROM {shard}"
+_DATABASE = """
+SELECT current_setting('server_encoding'), extversion
+FROM pg_database LEFT JOIN pg_extension ON extname = 'vector' WHERE datname = current_database()
+"""
+# The schema {made} outlives the other, and tells one that is gone from one that never was.
 _TABLES = """
+CREATE EXTENSION IF NOT EXISTS vector;
+CREATE SCHEMA {made};
+COMMENT ON SCHEMA {made} IS 'Tandem has made its tables, and makes no others while this exists';
 CREATE SCHEMA IF NOT EXISTS {schema};
-CREATE TABLE IF NOT EXISTS {shard} (
+CREATE TABLE {shard} (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     schema_version int NOT NULL, number int NOT NULL, count int NOT NULL,
     store_id text NOT NULL DEFAULT gen_random_uuid(),
     sequence bigint NOT NULL DEFAULT 0, request_number bigint NOT NULL DEFAULT 0,
     fence_end timestamptz NOT NULL DEFAULT '-infinity', is_sealed boolean NOT NULL DEFAULT false);
-INSERT INTO {shard} (schema_version, number, count) VALUES ({version}, {number}, {count})
-    ON CONFLICT DO NOTHING;
-CREATE TABLE IF NOT EXISTS {indexes} (
+INSERT INTO {shard} (schema_version, number, count) VALUES ({version}, {number}, {count});
+CREATE TABLE {indexes} (
     id text COLLATE "C" PRIMARY KEY, fingerprint text NOT NULL, dimension int NOT NULL,
     text_count bigint NOT NULL DEFAULT 0, image_count bigint NOT NULL DEFAULT 0)
     WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS {changes} (
+CREATE TABLE {changes} (
     sequence bigint PRIMARY KEY, operation text NOT NULL, index_id text NOT NULL,
     item_id text NOT NULL);
-CREATE TABLE IF NOT EXISTS {requests} (
-    id bytea PRIMARY KEY, digest bytea NOT NULL, sequence bigint NOT NULL,
+CREATE TABLE {requests} (
+    id bytea PRIMARY KEY, digest text NOT NULL, sequence bigint NOT NULL,
     deleted_count int NOT NULL, number bigint NOT NULL UNIQUE);
 """
 # Tokens and contents do not compress, and a part of one is read for its version.
-_ITEMS = """
+ITEMS = """
 CREATE TABLE {items} (
     id text COLLATE "C" PRIMARY KEY, modality smallint NOT NULL, replaced smallint,
     embedding vector({dimension}) NOT NULL, attributes jsonb NOT NULL,
@@ -61,75 +69,94 @@ CREATE INDEX ON {items} USING gin (attributes jsonb_path_ops);
 CREATE INDEX ON {items} USING hnsw (embedding vector_ip_ops) WHERE modality = 0;
 CREATE INDEX ON {items} USING hnsw (embedding vector_ip_ops) WHERE modality = 1;
 """
+_INDEX = """
+SELECT fingerprint, dimension, text_count, image_count, (SELECT sequence FROM {shard})
+FROM {indexes} WHERE id = %s {lock}
+"""
+# One statement sees one state.
+_READ = """
+SELECT indexes.fingerprint, items.id, {parts}
+FROM {indexes} AS indexes LEFT JOIN {items} AS items ON items.id = ANY(%s) WHERE indexes.id = %s
+"""
 
 
-class Tables:
-    """Names a shard's tables, for statements."""
+@dataclass(frozen=True, slots=True)
+class IndexRow(IndexInfo):
+    """Holds an index's row, and where the change log stood when it was read."""
 
-    def __init__(self, schema: str) -> None:
-        self.schema = schema
-        self._schema = '"{}"'.format(schema.replace('"', '""'))
+    text_count: int
+    image_count: int
+    sequence: int
 
-    def of(self, statement: str, index_id: str = "", **parts: object) -> bytes:
-        """Returns the statement with the names of the tables and the parts filled in."""
-        # Ids are longer than names may be.
-        digest = hashlib.blake2b(index_id.encode(), digest_size=12).hexdigest()
-        names = {name: name for name in ("shard", "indexes", "changes", "requests")}
-        names["items"] = f"items_{digest}"
-        tables = {each: f"{self._schema}.{name}" for each, name in names.items()}
-        return statement.format(schema=self._schema, **tables, **parts).encode()
+    @property
+    def counts(self) -> Mapping[Modality, int]:
+        """Returns how many items it has of each modality."""
+        return {Modality.TEXT: self.text_count, Modality.IMAGE: self.image_count}
 
-    async def make(self, number: int, count: int, connection: Connection) -> None:
-        """Makes what is missing; raises StoreRefused for tables of another shard or version."""
-        try:
-            stamp = await self.stamp(connection)
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            async with connection.transaction():
-                await connection.execute(_LOCK, [self.schema])
-                await self._make_extension(connection)
-                made = self.of(_TABLES, version=SCHEMA_VERSION, number=number, count=count)
-                await connection.execute(made)
-            stamp = await self.stamp(connection)
-        if stamp[0] != SCHEMA_VERSION:
-            raise StoreRefused(
-                f"the tables of schema {self.schema} are of version {stamp[0]}, this release reads "
-                f"{SCHEMA_VERSION}: use another schema, or the release that made them"
-            )
-        if stamp[1:] != (number, count):
-            raise StoreRefused(
-                f"schema {self.schema} has shard {stamp[1]} of {stamp[2]}, not {number} of "
-                f"{count}: name this shard's schema"
-            )
 
-    async def make_index(self, connection: Connection, index_id: str, dimension: int) -> None:
-        """Makes the table of a new index."""
-        await connection.execute(self.of(_ITEMS, index_id, dimension=dimension))
+async def index_row(index_id: str, session: Session, *, lock: str = "") -> IndexRow:
+    """Returns the index's row, under the lock if there is one; raises IndexNotFound."""
+    if rows := await session.rows(_INDEX, [index_id], lock=lock):
+        return IndexRow(*rows[0])
+    raise IndexNotFound(index_id=index_id)
 
-    async def stamp(self, connection: Connection) -> tuple[int, ...]:
-        """Returns the schema's version, the shard's number and the count of shards."""
-        found = await connection.execute(
-            self.of("SELECT schema_version, number, count FROM {shard}")
-        )
-        row = await found.fetchone()
-        assert row is not None, "the row comes with its table"
-        return row
 
-    async def _make_extension(self, connection: Connection) -> None:
-        found = await connection.execute(
-            "SELECT extversion, current_setting('server_encoding') FROM pg_database "
-            "LEFT JOIN pg_extension ON extname = 'vector' WHERE datname = current_database()"
-        )
-        row = await found.fetchone()
-        assert row is not None, "a connection has a database"
-        version, encoding = row
-        if encoding != "UTF8":
-            raise StoreRefused(f"the database's encoding is {encoding}: make one with UTF8")
-        if version is None:
-            await connection.execute("CREATE EXTENSION vector")
-        elif tuple(map(int, version.split(".")[:2])) < (0, 8):
-            raise StoreRefused(f"pgvector is of version {version}: update it to 0.8 or later")
+async def item_rows(
+    index_id: str, item_ids: Sequence[str], parts: str, session: Session
+) -> tuple[str, list[Row]]:
+    """Returns the index's fingerprint, then id and parts of the items that exist, in no order.
+
+    Raises IndexNotFound.
+    """
+    try:
+        rows = await session.rows(_READ, [list(item_ids), index_id], index_id, parts=parts)
+    except psycopg.errors.UndefinedTable:
+        await index_row(index_id, session)
+        raise
+    if not rows:
+        raise IndexNotFound(index_id=index_id)
+    return rows[0][0], [row[1:] for row in rows if row[1] is not None]
 
 
 def record_of(index_id: str, item_id: str, head: bytes) -> RecordView:
     """Returns a row's record; raises ItemCorrupt."""
     return RecordView(item_id, item_key(index_id, item_id), head)
+
+
+async def check(session: Session) -> Sequence[int]:
+    """Returns the schema's version, the shard's number and the count of shards."""
+    [stamp] = await session.rows(_STAMP)
+    return stamp
+
+
+async def make(number: int, count: int, session: Session) -> None:
+    """Makes the tables where they never were.
+
+    Raises StoreRefused for tables that are gone, or of another shard or version.
+    """
+    async with session.connection.transaction():
+        await session.execute(_LOCK)
+        [(is_there, was_there)] = await session.rows(_THERE)
+        if not is_there:
+            [(encoding, pgvector)] = await session.rows(_DATABASE)
+            if was_there:
+                raise StoreRefused(
+                    "the tables that were in the engine's namespace are gone: restore them, or "
+                    "drop the schema whose name ends in _made, so that empty ones are made"
+                )
+            if encoding != "UTF8":
+                raise StoreRefused(f"the database's encoding is {encoding}: make one with UTF8")
+            if pgvector and tuple(map(int, pgvector.split(".")[:2])) < (0, 8):
+                raise StoreRefused(f"pgvector is of version {pgvector}: update it to 0.8 or later")
+            await session.execute(_TABLES, version=SCHEMA_VERSION, number=number, count=count)
+    version, *place = await check(session)
+    if version != SCHEMA_VERSION:
+        raise StoreRefused(
+            f"the tables of the engine's namespace are of version {version}, this release reads "
+            f"{SCHEMA_VERSION}: name another namespace, or use the release that made them"
+        )
+    if place != [number, count]:
+        raise StoreRefused(
+            f"the engine's namespace has shard {place[0]} of {place[1]}, not {number} of {count}: "
+            "name this shard's namespace"
+        )

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
 
-from tandem.errors import (
-    EmbeddingInvalid,
-    IndexNotFound,
-    RequestIdReused,
-    StoreFull,
-)
+from tandem.errors import EmbeddingInvalid, IndexNotFound, StoreFull
 from tandem.local.item_store.item_record import item_key, pack_apart
-from tandem.local.item_store.request_log import write_digest
+from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT, repeated, write_digest
 from tandem.remote.pgvector.conditions import exact
-from tandem.remote.pgvector.connections import Connection
-from tandem.remote.pgvector.searches import index_row
-from tandem.remote.pgvector.tables import (
-    KEPT_CHANGE_COUNT,
-    KEPT_REQUEST_COUNT,
-    MAX_DIMENSION,
-    MAX_INDEX_COUNT,
-    MODALITIES,
-    Tables,
-)
+from tandem.remote.pgvector.connections import Row, Session
+from tandem.remote.pgvector.tables import ITEMS, MODALITIES, index_row
 from tandem.stages.item_write import Committed, Delete, Fence, Upsert, refused_by_fence
 from tandem.stages.items import Deleted
 
+KEPT_CHANGE_COUNT = 1_000_000
+MAX_INDEX_COUNT = 4_096
+MAX_DIMENSION = 2_000
 # Keeps the index from being dropped meanwhile; writers do not wait for one another.
 _LOCK = "FOR KEY SHARE"
 _NEW_INDEX = """
 INSERT INTO {indexes} (id, fingerprint, dimension) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
+RETURNING id
 """
 _UPSERT = """
 INSERT INTO {items} AS old (id, modality, embedding, attributes, head, content) VALUES {rows}
@@ -51,7 +41,6 @@ DELETE FROM {items} WHERE id IN (
 RETURNING id, NULL, modality
 """
 _ANSWER = "SELECT digest, sequence, deleted_count FROM {requests} WHERE id = %(request_id)s"
-_INDEX_COUNT = "SELECT count(*) FROM {indexes}"
 _DROP = "DELETE FROM {indexes} WHERE id = %s RETURNING text_count + image_count"
 # Last, because it takes the one row that all writes take, until the commit.
 _FINISH = f"""
@@ -86,92 +75,81 @@ RETURNING sequence, is_sealed
 """
 
 
-async def committed(write: Upsert | Delete, tables: Tables, connection: Connection) -> Committed:
+async def committed(write: Upsert | Delete, session: Session) -> Committed:
     """Commits the write, and returns once it is on disk; raises what `Shard.write` raises."""
     try:
-        async with connection.transaction():
-            return await _written(tables, connection, write)
+        async with session.connection.transaction():
+            return await _written(write, session)
     except psycopg.errors.UniqueViolation:
         # A write of the same request id committed first: this one gets its answer.
-        async with connection.transaction():
-            return await _written(tables, connection, write)
+        async with session.connection.transaction():
+            return await _written(write, session)
 
 
-async def dropped(index_id: str, tables: Tables, connection: Connection) -> Deleted:
+async def dropped(index_id: str, session: Session) -> Deleted:
     """Drops the index with all its items; raises IndexNotFound."""
-    async with connection.transaction():
-        found = await connection.execute(tables.of(_DROP), [index_id])
-        row = await found.fetchone()
-        if row is None:
+    async with session.connection.transaction():
+        rows = await session.rows(_DROP, [index_id])
+        if not rows:
             raise IndexNotFound(index_id=index_id)
-        await connection.execute(tables.of("DROP TABLE {items}", index_id))
+        await session.execute("DROP TABLE {items}", index_id)
         changes: dict[str, object] = {"operation": "drop", "index_id": index_id, "item_ids": [""]}
-        return Deleted(row[0], await _finished(tables, connection, changes))
+        return Deleted(rows[0][0], await _finished(changes, session))
 
 
-async def fenced(tables: Tables, connection: Connection, fence: Fence) -> Committed:
+async def fenced(fence: Fence, session: Session) -> Committed:
     """Begins, seals or ends a fence, once the writes that are committing are done."""
     values = {"seconds": fence.seconds, "sealed": fence.sealed_sequence}
-    async with connection.transaction():
-        found = await connection.execute(tables.of(_FENCE), values)
-        row = await found.fetchone()
-    assert row is not None, "the row comes with its table"
-    return Committed(row[0], is_sealed=row[1])
+    [(sequence, is_sealed)] = await session.rows(_FENCE, values)
+    return Committed(sequence, is_sealed=is_sealed)
 
 
-async def _written(tables: Tables, connection: Connection, write: Upsert | Delete) -> Committed:
+async def _written(write: Upsert | Delete, session: Session) -> Committed:
     values: dict[str, object] = {"index_id": write.index_id}
     if write.request_id:
         values |= {"request_id": write.request_id.encode(), "digest": write_digest(write)}
-        found = await connection.execute(tables.of(_ANSWER), values)
-        if (row := await found.fetchone()) is not None:
-            if row[0] != values["digest"]:
-                raise RequestIdReused(request_id=write.request_id)
-            return Committed(row[1], row[2], is_repeat=True)
+        if answers := await session.rows(_ANSWER, values):
+            return repeated(write, *answers[0])
     if isinstance(write, Upsert):
-        await _admit(tables, connection, write)
-        changed = await _upserted(tables, connection, write)
+        await _admit(write, session)
+        changed = await _upserted(write, session)
         values |= {"operation": "upsert"}
     else:
-        await index_row(write.index_id, tables, connection, lock=_LOCK)
-        statement = tables.of(_DELETE, write.index_id)
-        changed = await (await connection.execute(statement, [list(write.item_ids)])).fetchall()
+        await index_row(write.index_id, session, lock=_LOCK)
+        changed = await session.rows(_DELETE, [list(write.item_ids)], write.index_id)
         values |= {"operation": "delete", "deleted": len(changed)}
     for number, name in enumerate(("texts", "images")):
         added = sum(new == number for _, new, _ in changed)
         values[name] = added - sum(old == number for *_, old in changed)
     values["item_ids"] = [item_id for item_id, *_ in changed]
-    sequence = await _finished(tables, connection, values)
+    sequence = await _finished(values, session)
     return Committed(sequence, 0 if isinstance(write, Upsert) else len(changed))
 
 
-async def _admit(tables: Tables, connection: Connection, write: Upsert) -> None:
+async def _admit(write: Upsert, session: Session) -> None:
     """Checks the write against its index, which it creates if it is missing."""
     embedding = write.items[0].encoding.embedding
     try:
-        index = await index_row(write.index_id, tables, connection, lock=_LOCK)
+        index = await index_row(write.index_id, session, lock=_LOCK)
     except IndexNotFound:
-        await _create(tables, connection, write, len(embedding))
-        index = await index_row(write.index_id, tables, connection, lock=_LOCK)
+        await _create(write, len(embedding), session)
+        index = await index_row(write.index_id, session, lock=_LOCK)
     index.check(write.fingerprint, [embedding])
 
 
-async def _create(tables: Tables, connection: Connection, write: Upsert, dimension: int) -> None:
+async def _create(write: Upsert, dimension: int, session: Session) -> None:
     if dimension > MAX_DIMENSION:
         raise EmbeddingInvalid(
             why=f"it has {dimension} dimensions, and pgvector's index takes {MAX_DIMENSION:,}"
         )
-    row = await (await connection.execute(tables.of(_INDEX_COUNT))).fetchone()
-    if row is not None and row[0] >= MAX_INDEX_COUNT:
-        raise StoreFull(why=f"it has {row[0]:,} indexes", advice="delete one that is not needed")
-    new = [write.index_id, write.fingerprint, dimension]
-    if (await connection.execute(tables.of(_NEW_INDEX), new)).rowcount:
-        await tables.make_index(connection, write.index_id, dimension)
+    [(count,)] = await session.rows("SELECT count(*) FROM {indexes}")
+    if count >= MAX_INDEX_COUNT:
+        raise StoreFull(why=f"it has {count:,} indexes", advice="delete one that is not needed")
+    if await session.rows(_NEW_INDEX, [write.index_id, write.fingerprint, dimension]):
+        await session.execute(ITEMS, write.index_id, dimension=dimension)
 
 
-async def _upserted(
-    tables: Tables, connection: Connection, write: Upsert
-) -> Sequence[tuple[Any, ...]]:
+async def _upserted(write: Upsert, session: Session) -> Sequence[Row]:
     """Writes the rows; returns id, modality and the modality of the item that it replaced."""
     values: list[object] = []
     for item in sorted(write.items, key=lambda each: each.item_id):
@@ -182,15 +160,14 @@ async def _upserted(
         values += [item.item_id, modality, item.encoding.embedding, Jsonb(attributes)]
         values += pack_apart(key, item, secrets.randbits(63))
     rows = ", ".join(["(%s, %s, %s::vector, %s, %s, %s)"] * len(write.items))
-    found = await connection.execute(tables.of(_UPSERT, write.index_id, rows=rows), values)
-    return await found.fetchall()
+    return await session.rows(_UPSERT, values, write.index_id, rows=rows)
 
 
-async def _finished(tables: Tables, connection: Connection, values: dict[str, object]) -> int:
+async def _finished(values: dict[str, object], session: Session) -> int:
     """Gives the changes their sequences, which have no gap; returns the last one."""
     none: dict[str, object] = {"request_id": None, "digest": None}
     none |= dict.fromkeys(("texts", "images", "deleted"), 0)
-    row = await (await connection.execute(tables.of(_FINISH), none | values)).fetchone()
-    if row is None:  # It waited for the row, and so for a fence that came before.
+    rows = await session.rows(_FINISH, none | values)
+    if not rows:  # It waited for the row, and so for a fence that came before.
         raise refused_by_fence()
-    return int(row[0])
+    return int(rows[0][0])
