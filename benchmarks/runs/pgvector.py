@@ -1,10 +1,9 @@
-"""Compares a shard in Postgres with raw calls of pgvector, and kills its processes under writes.
+"""Measures a shard in Postgres, and kills its processes under writes.
 
     python -m benchmarks.runs.pgvector [--items 100000] [--kills 10] [--work FOLDER]
 
 Needs the server that `make test-engines` installs. index_svc is a process of its own, called over
-gRPC; raw calls are one statement of psycopg for the same query, in this process. Both take turns.
-Prints one JSON line after each part.
+gRPC. Prints one JSON line after each part. `pgvector_searches` compares searches with raw calls.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.filtering.filters import Filter, InRange, OneOf
 from tandem.errors import TandemError
-from tandem.remote.pgvector.connections import Connections, Session
 from tandem.remote.pgvector.shard import PgvectorShard
 from tandem.remote.shard import RemoteShard
 from tandem.stack.free_ports import free_ports
@@ -45,8 +44,7 @@ from tandem.stages.shard import Shard
 from tests.support.engines.postgres import Postgres, running_postgres
 
 INDEX, FINGERPRINT, DIMENSION = "bench", "bench", 384
-BATCH_COUNT, WRITER_COUNT, CLIENT_COUNT, K = 256, 4, 16, 20
-SEARCH_COUNT, TURN_COUNT = 200, 5
+BATCH_COUNT, WRITER_COUNT, K = 256, 4, 20
 Call = Callable[[F32], Awaitable[Sequence[str]]]
 
 
@@ -108,6 +106,11 @@ class IndexProcess:
             start_new_session=True,
         )
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -124,6 +127,24 @@ async def answered(call: Callable[[], Awaitable[Any]], seconds: float = 120.0) -
             if time.monotonic() > end_time:
                 raise
             await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def shards(postgres: Postgres) -> AsyncIterator[tuple[Shard, Shard, IndexProcess]]:
+    """Yields a shard of this process, one of index_svc, and the process of that."""
+    here = PgvectorShard(settings_of(postgres))
+    await here.open()
+    process = IndexProcess(postgres)
+    process.start()
+    channel = open_channel(f"127.0.0.1:{process.port}")
+    served = RemoteShard(channel, 0)
+    try:
+        await answered(lambda: served.list_indexes("", 1, [], soon()))
+        yield here, served, process
+    finally:
+        process.kill()
+        await channel.close()
+        await here.close()
 
 
 async def stored(shard: Shard, items: Sequence[ItemRecord], writer_count: int, batch: int) -> float:
@@ -149,56 +170,12 @@ async def times_ms(call: Call, queries: F32) -> list[float]:
     return taken
 
 
-async def rate(call: Call, queries: F32, client_count: int) -> float:
-    """Returns the searches a second of `client_count` clients."""
-    waiting = iter(queries)
-
-    async def client() -> None:
-        for each in waiting:
-            await call(each)
-
-    start_time = time.perf_counter()
-    await asyncio.gather(*(client() for _ in range(client_count)))
-    return len(queries) / (time.perf_counter() - start_time)
-
-
-def raw_call(connections: Connections, table: str) -> Call:
-    statement = (
-        f"SELECT id, embedding <#> %(query)s::vector AS distance FROM {table} WHERE modality = 1 "
-        f"ORDER BY embedding <#> %(query)s::vector LIMIT {K}"
-    ).encode()
-
-    async def call(embedding: F32) -> Sequence[str]:
-        async def found(session: Session) -> Sequence[str]:
-            rows = await session.connection.execute(statement, {"query": embedding}, binary=True)
-            return [item_id for item_id, _ in await rows.fetchall()]
-
-        return await connections.run(found, soon(), "a raw call")
-
-    return call
-
-
 def shard_call(shard: Shard, where: Filter | None = None) -> Call:
     async def call(embedding: F32) -> Sequence[str]:
         [found] = (await shard.search(query(embedding, where), soon())).found
         return [hit.item_id for hit in found.hits]
 
     return call
-
-
-async def compare(calls: dict[str, Call], queries: F32) -> None:
-    """Reports each call's p50 at one client, and its rate at several, as medians of turns."""
-    p50s: dict[str, list[float]] = {name: [] for name in calls}
-    rates: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(TURN_COUNT):
-        for name, call in calls.items():
-            p50s[name].append(float(np.median(await times_ms(call, queries[:SEARCH_COUNT]))))
-        for name, call in calls.items():
-            rates[name].append(await rate(call, queries, CLIENT_COUNT))
-    report("p50_ms", **{name: np.median(each) for name, each in p50s.items()}, turns=p50s)
-    report(
-        "searches_a_second", **{name: np.median(each) for name, each in rates.items()}, turns=rates
-    )
 
 
 async def recall(call: Call, queries: F32, embeddings: F32, kept: np.ndarray) -> float:
@@ -286,23 +263,17 @@ async def lag(shard: Shard, other: Shard, source: Source) -> None:
     report("token", p50_ms=np.median(taken), p95_ms=np.percentile(taken, 95), missed=missed)
 
 
+def items_table(postgres: Postgres) -> str:
+    return postgres.execute(
+        "SELECT schemaname || '.' || tablename FROM pg_tables WHERE tablename LIKE 'items%'"
+    )
+
+
 async def run(postgres: Postgres, item_count: int, kill_count: int) -> None:
-    settings = settings_of(postgres)
-    here = PgvectorShard(settings)
-    await here.open()
-    process = IndexProcess(postgres)
-    process.start()
-    channel = open_channel(f"127.0.0.1:{process.port}")
-    served = RemoteShard(channel, 0)
-    try:
-        await answered(lambda: served.list_indexes("", 1, [], soon()))
+    async with shards(postgres) as (here, served, process):
         await measure(postgres, here, served, item_count)
         if kill_count:
             await kill_under_writes(postgres, process, served, kill_count)
-    finally:
-        process.kill()
-        await channel.close()
-        await here.close()
 
 
 async def measure(postgres: Postgres, here: Shard, served: Shard, item_count: int) -> None:
@@ -325,19 +296,11 @@ async def measure(postgres: Postgres, here: Shard, served: Shard, item_count: in
     seconds = await stored(here, items, WRITER_COUNT, BATCH_COUNT)
     report("ingest", items=item_count, items_a_second=item_count / seconds)
     postgres.execute("ANALYZE")
-    table = postgres.execute(
-        "SELECT schemaname || '.' || tablename FROM pg_tables WHERE tablename LIKE 'items%'"
-    )
+    table = items_table(postgres)
     size = postgres.execute(
         f"SELECT pg_total_relation_size('{table}') || ' ' || pg_indexes_size('{table}')"
     ).split()
     report("bytes_an_item", total=int(size[0]) / item_count, indexes=int(size[1]) / item_count)
-    connections = Connections(settings_of(postgres), postgres.url())
-    raw = raw_call(connections, table)
-    every = np.ones(item_count, bool)
-    for name, call in (("raw", raw), ("index_svc", shard_call(served))):
-        report("recall", call=name, recall=await recall(call, queries[:200], embeddings, every))
-    await compare({"raw": raw, "shard": shard_call(here), "index_svc": shard_call(served)}, queries)
     numbers = np.arange(item_count)
     for name, where, kept in (
         ("1 % by value", OneOf("percent", (7,)), numbers % 100 == 7),
@@ -351,7 +314,6 @@ async def measure(postgres: Postgres, here: Shard, served: Shard, item_count: in
         report("filter", filter=name, p50_ms=np.median(taken), recall=found)
     await lag(here, served, source)
     await here.delete_index(INDEX, soon())
-    await connections.close()
 
 
 def main() -> None:
