@@ -26,6 +26,11 @@ class EngineSettings(ServiceSettings):
         default="",
         secret=True,
     )
+    engine_read_url: str = setting(
+        "a standby of Postgres that searches and reranks read; empty for the engine itself",
+        default="",
+        secret=True,
+    )
     engine_namespace: str = setting(
         "schema of this shard's tables in Postgres, or first part of its collections' names",
         default="tandem",
@@ -38,6 +43,8 @@ class EngineSettings(ServiceSettings):
         """Raises SettingsError, with the variables' `prefix`, unless the store is named."""
         if self.engine not in ENGINES:
             raise SettingsError(f"{prefix}ENGINE is {self.engine!r}: set {', '.join(ENGINES)}")
+        if self.engine_read_url and self.engine != "pgvector":
+            raise SettingsError(f"{prefix}ENGINE_READ_URL is set; {self.engine} has no standby")
         needed, value = (
             ("STORE_PATH", store_path) if self.engine == LMDB else ("ENGINE_URL", self.engine_url)
         )

@@ -243,6 +243,44 @@ async def test_a_sequence_that_never_comes_holds_no_connection(postgres: Postgre
             await waiting
 
 
+async def test_a_search_reads_a_standby_and_waits_for_the_sequence_of_its_token(
+    postgres: Postgres,
+) -> None:
+    """Replay is halted, so that the standby lacks a write, and later an index, of the primary."""
+    standby = postgres.standby("standby")
+    standby.start()
+    replays = "SELECT pg_wal_replay_{}()"
+    settings = settings_of(postgres, engine_namespace="read", engine_read_url=standby.url())
+    async with opened(settings_of(postgres, engine_namespace="read")) as primary:
+        sequence = await store(primary, text_item("a", 1))
+        try:
+            async with opened(settings) as shard:
+                asked = replace(query(), minimum_sequence=sequence)
+                assert (await shard.search(asked, soon())).item_count == 1
+                standby.execute(replays.format("pause"))
+                later = replace(asked, minimum_sequence=await store(shard, text_item("b", 1)))
+                assert (await shard.search(query(), soon())).item_count == 1
+                assert (await primary.search(query(), soon())).item_count == 2
+                with pytest.raises(errors.SequenceNotReached):
+                    await shard.search(later, Deadline.after(0.3))
+                await shard.write(Upsert("new", FINGERPRINT, [text_item("a", 1)]), soon())
+                assert (await shard.search(replace(query(), index_id="new"), soon())).item_count
+                candidates = PgvectorCandidates(settings, FINGERPRINT)
+                assert set(await candidates.versions(INDEX, FINGERPRINT, ["a", "b"])) == {"a"}
+                await candidates.close()
+                waiting = asyncio.create_task(shard.search(later, soon()))
+                await asyncio.sleep(0.1)
+                assert not waiting.done()
+                standby.execute(replays.format("resume"))
+                assert (await waiting).item_count == 2
+                standby.kill()
+                with pytest.raises(errors.ServiceUnavailable):
+                    await shard.search(query(), soon())
+                await store(shard, text_item("c", 1))
+        finally:
+            standby.stop()
+
+
 async def test_a_filter_loses_no_recall(postgres: Postgres) -> None:
     """The path says how: few are compared one by one, many are found by the index."""
     items = [

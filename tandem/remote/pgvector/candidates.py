@@ -9,13 +9,12 @@ from tandem.contract.deadline import Deadline
 from tandem.errors import ModelMismatch
 from tandem.local.item_store.item_record import item_key, item_version
 from tandem.remote.index_engine import EngineSettings
-from tandem.remote.pgvector.connections import Connections, Row
+from tandem.remote.pgvector.connections import Row, Servers
 from tandem.remote.pgvector.tables import check, item_rows, record_of
 from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredTokens
 
 # The stage that asks has a deadline of its own; this one frees a connection that hangs.
 _READ_SECONDS = 30.0
-_CHECK_SECONDS = 3.0
 # A version is in the first bytes of a head.
 _VERSION_PARTS = "substring(items.head FOR 64)"
 
@@ -26,16 +25,15 @@ class PgvectorCandidates(CandidateStore):
     def __init__(self, settings: EngineSettings, fingerprint: str) -> None:
         """Refuses indexes of other models than the one of the fingerprint."""
         self._fingerprint = fingerprint
-        self._connections = Connections(settings, settings.engine_url)
+        self._servers = Servers(settings)
 
     async def open(self) -> None:
         """Connects; raises ServiceUnavailable, also before index_svc has made the tables."""
-        deadline = Deadline.after(_CHECK_SECONDS)
-        await self._connections.run(check, deadline, "check")
+        await self._servers.check(check)
 
     async def close(self) -> None:
         """Closes the connections; no call may be in flight."""
-        await self._connections.close()
+        await self._servers.close()
 
     async def versions(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
@@ -68,7 +66,7 @@ class PgvectorCandidates(CandidateStore):
     ) -> Sequence[Row]:
         work = partial(item_rows, index_id, item_ids, parts)
         deadline = Deadline.after(_READ_SECONDS)
-        stored, rows = await self._connections.run(work, deadline, "candidates")
+        stored, rows = await self._servers.read(work, deadline, "candidates")
         for other in (fingerprint, self._fingerprint):
             if other != stored:
                 raise ModelMismatch(request=other, index=stored)

@@ -7,6 +7,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,7 +18,13 @@ from psycopg.pq import Format, TransactionStatus
 
 from tandem.chassis.settings import SettingsError
 from tandem.contract.deadline import Deadline
-from tandem.errors import DeadlineExceeded, ServiceUnavailable, StoreFull, TandemError
+from tandem.errors import (
+    DeadlineExceeded,
+    IndexNotFound,
+    ServiceUnavailable,
+    StoreFull,
+    TandemError,
+)
 from tandem.remote.engine_metrics import engine_call
 from tandem.remote.index_engine import ESCAPED_PASSWORD, EngineSettings
 
@@ -42,9 +49,7 @@ SELECT set_config('hnsw.iterative_scan', 'relaxed_order', false),
     set_config('synchronous_commit',
         replace(current_setting('synchronous_commit'), 'off', 'on'), false)
 """
-# Statements are prepared where they say so alone. The others are planned for their values: how many
-# rows a filter leaves decides.
-_NEVER = 2**31
+_CHECK_SECONDS = 3.0
 _VECTOR_HEADER = struct.Struct(">HH")
 
 
@@ -64,7 +69,10 @@ class Session:
         is_prepared: bool = False,
         **parts: object,
     ) -> list[Row]:
-        """Returns the rows of a statement, after the parts are filled in, too."""
+        """Returns the rows of a statement, after the parts are filled in, too.
+
+        One that is not prepared is planned for its values.
+        """
         found = await self.connection.execute(
             self._filled(statement, index_id, parts), values, binary=True, prepare=is_prepared
         )
@@ -72,7 +80,7 @@ class Session:
 
     async def execute(self, statement: str, index_id: str = "", **parts: object) -> None:
         """Executes statements that have no rows."""
-        await self.connection.execute(self._filled(statement, index_id, parts))
+        await self.connection.execute(self._filled(statement, index_id, parts), prepare=False)
 
     def _filled(self, statement: str, index_id: str, parts: Mapping[str, object]) -> bytes:
         # Ids are longer than names may be.
@@ -174,7 +182,7 @@ class Connections:
 
     async def _connected(self) -> Session:
         connection: psycopg.AsyncConnection[Row] = await psycopg.AsyncConnection.connect(
-            self._url, autocommit=True, prepare_threshold=_NEVER
+            self._url, autocommit=True
         )
         connection.adapters.register_dumper(np.ndarray, _VectorDumper)
         await connection.execute(_SETTINGS)
@@ -189,6 +197,36 @@ class Connections:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # Retrieved: the caller may be gone.
+
+
+class Servers:
+    """Holds the connections to the primary and, where the settings name one, to a standby."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        """Raises SettingsError as Connections does."""
+        self.primary = Connections(settings, settings.engine_url)
+        self._all = [self.primary]
+        if settings.engine_read_url:
+            self._all.append(Connections(settings, settings.engine_read_url))
+
+    async def read(
+        self, work: Callable[[Session], Awaitable[_T]], deadline: Deadline, what: str
+    ) -> _T:
+        """Returns what the work reads: on the standby, unless it does not have the index yet."""
+        for standby in self._all[1:]:
+            with suppress(IndexNotFound):
+                return await standby.run(work, deadline, what)
+        return await self.primary.run(work, deadline, what)
+
+    async def check(self, work: Callable[[Session], Awaitable[object]]) -> None:
+        """Has the work check each; raises ServiceUnavailable."""
+        for each in self._all:
+            await each.run(work, Deadline.after(_CHECK_SECONDS), "check")
+
+    async def close(self) -> None:
+        """Closes all connections; no call may be in flight."""
+        for each in self._all:
+            await each.close()
 
 
 def named(error: psycopg.Error) -> TandemError:

@@ -16,7 +16,7 @@ from tandem.errors import SequenceNotReached
 from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
-from tandem.remote.pgvector.connections import Connections, Session
+from tandem.remote.pgvector.connections import Servers, Session
 from tandem.remote.pgvector.searches import INDEX_TYPE, searched
 from tandem.remote.pgvector.standbys import note_standby_lag
 from tandem.remote.pgvector.tables import check, index_row, item_rows, make, record_of
@@ -53,7 +53,8 @@ class PgvectorShard(EngineShard):
 
     def __init__(self, settings: EngineSettings) -> None:
         self._place = settings.shard_number, settings.shard_count
-        self._connections = Connections(settings, settings.engine_url)
+        self._servers = Servers(settings)
+        self._connections = self._servers.primary
 
     async def open(self) -> None:
         """Connects, and makes the tables where they never were."""
@@ -62,13 +63,13 @@ class PgvectorShard(EngineShard):
 
     async def check(self) -> None:
         """Reads the shard's row, and how far standbys are behind; raises ServiceUnavailable."""
+        await self._servers.check(check)
         deadline = Deadline.after(_CHECK_SECONDS)
-        await self._connections.run(check, deadline, "check")
         await self._connections.run(note_standby_lag, deadline, "standbys")
 
     async def close(self) -> None:
         """Closes the connections; no call may be in flight."""
-        await self._connections.close()
+        await self._servers.close()
 
     async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
         """Returns the nearest items to each of the query's embeddings."""
@@ -76,7 +77,7 @@ class PgvectorShard(EngineShard):
         work = partial(searched, query)
         while True:
             with STAGE_DURATION.labels("search").time():
-                answer = await self._connections.run(work, deadline, "search")
+                answer = await self._servers.read(work, deadline, "search")
             if (applied := answer.applied_sequence) >= query.minimum_sequence:
                 return replace(answer, search_seconds=time.perf_counter() - start_time)
             if deadline.left() < _ANSWER_SECONDS + _POLL_SECONDS:
