@@ -14,10 +14,14 @@ from tests.support.deploy.workloads import selects, workloads
 
 _NAME = "app.kubernetes.io/name"
 # Ports on which nothing should answer, besides those on which something does.
-_OTHER_PORTS = (53, 443, 6443, 8000, 9999)
+_OTHER_PORTS = (53, 443, 5432, 6443, 8000, 9999, 19530)
 _PRIVATE = tuple(
     map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"))
 )
+_MILVUS_PROXY = {
+    "app.kubernetes.io/instance": "tandem",
+    "app.kubernetes.io/component": "proxy",
+}
 _ROW = re.compile(r"^\| (\S+) \| (\S+) \| ([\d, ]+) \| ([A-Z, ]+) \| (\S+) \|", re.MULTILINE)
 
 
@@ -61,6 +65,8 @@ def endpoints(resources: Sequence[Resource]) -> list[Endpoint]:
         ("grafana", {_NAME: "grafana"}, "monitoring", {"tandem-monitoring": "true"}),
         ("dns", {"k8s-app": "kube-dns"}, "kube-system", {}),
         ("kube-proxy", {"k8s-app": "kube-proxy"}, "kube-system", {}),
+        ("postgres", {"cnpg.io/cluster": "tandem"}, "postgres", {}),
+        ("milvus", _MILVUS_PROXY, "milvus", {}),
         ("stranger", {_NAME: "orchestrator"}, "default", {}),
     ]
     every = [(name, labels, "tandem", ours) for name, labels in pods] + [

@@ -44,6 +44,7 @@ _SHARED: Mapping[str, type[Any]] = {
     "DOOR_": OptionalServices,
     "TLS_": TlsSettings,
 }
+_OF_LIBPQ = "PGSSL"
 TLS_PROXY = "tandem.chassis.tls_proxy"
 _GIBIBYTE = 1 << 30
 # Of a volume, the store's map may be half: snapshots lie in it too.
@@ -74,7 +75,7 @@ def settings(resources: Sequence[Resource]) -> Iterator[str]:
             except KeyError as error:
                 yield f"{container.name}: no ConfigMap {error}"
             else:
-                prefixes = (module.removesuffix("svc").upper(), *_SHARED)
+                prefixes = (module.removesuffix("svc").upper(), *_SHARED, _OF_LIBPQ)
                 for variable in environment:
                     if not variable.startswith(prefixes):
                         yield f"{container.name}: {variable} is not a setting of it"
@@ -263,14 +264,19 @@ def shards(resources: Sequence[Resource]) -> Iterator[str]:
         told = [settings_of(each, resources) for each in (index, rerank)]
         (door, *_) = service_containers(resources, "orchestrator_svc")
         its = settings_of(door, resources)
+        names = [f"shard-{number}.shard" for number in range(count)]
+        if told[0].engine != "lmdb":
+            yield from _stateless(workload, told, resources)
+            names, count = ["shard"], 1
         for what, port in (("index", 7420), ("rerank", 7430)):
-            wanted = tuple(f"shard-{number}.shard:{port}" for number in range(count))
-            if getattr(its, f"{what}_addresses") != wanted:
+            if getattr(its, f"{what}_addresses") != tuple(f"{name}:{port}" for name in names):
                 yield f"{door.name}: {what} addresses are not those of {count} shards"
         if {each.shard_count for each in told} != {count}:
             yield f"{workload.name}: shard counts are not {count}"
         if its.shard_map_version != told[0].shard_map_version:
             yield f"{workload.name}: shard map versions differ"
+        if told[0].engine != "lmdb":
+            continue
         if len({(each.store_path, each.store_map_bytes) for each in told}) != 1:
             yield f"{workload.name}: index and rerank open different stores"
         if not workload.pod.get("shareProcessNamespace"):
@@ -287,6 +293,29 @@ def shards(resources: Sequence[Resource]) -> Iterator[str]:
         if told[0].store_map_bytes > int(size.removesuffix("Gi")) * _GIBIBYTE * _MOST_OF_THE_VOLUME:
             yield f"{workload.name}: the store may outgrow its volume of {size}"
     yield from _backups(resources)
+
+
+def _stateless(
+    workload: Workload, told: Sequence[Any], resources: Sequence[Resource]
+) -> Iterator[str]:
+    """Several pods without a disk, one engine whose url is a secret, and its authority."""
+    if workload.resource["spec"]["replicas"] < 2 or workload.resource["kind"] != "Deployment":
+        yield f"{workload.name}: is not several pods that are alike"
+    kinds = {kind for volume in workload.pod["volumes"] for kind in volume.keys() - {"name"}}
+    if workload.claims() or not kinds <= {"emptyDir", "secret"}:
+        yield f"{workload.name}: has a disk"
+    if len({each.engine for each in told}) != 1 or any(each.store_path for each in told):
+        yield f"{workload.name}: index and rerank have different stores"
+    if {each.engine_url for each in told} != {"the url of Secret/engine"}:
+        yield f"{workload.name}: the engine's url is not in its Secret"
+    for container in (each for each in workload.containers() if each.module):
+        environment = container.environment(resources)
+        path = environment.get("PGSSLROOTCERT", "/engine/ca.crt")
+        if _secret_with(container, path) != "engine":
+            yield f"{container.name}: the engine's authority is not on its volume"
+        is_postgres = "pgvector" in environment.values()
+        if is_postgres and environment.get("PGSSLMODE") != "verify-full":
+            yield f"{container.name}: Postgres' certificate is not verified"
 
 
 def _backups(resources: Sequence[Resource]) -> Iterator[str]:

@@ -54,6 +54,8 @@ class Container:
         for variable in self.spec.get("env", []):
             if "value" in variable:
                 values[variable["name"]] = variable["value"]
+            elif secret := variable["valueFrom"].get("secretKeyRef"):
+                values[variable["name"]] = f"the {secret['key']} of Secret/{secret['name']}"
             else:
                 values[variable["name"]] = fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
         return values
