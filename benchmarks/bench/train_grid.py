@@ -276,7 +276,7 @@ def _tune(recipe: JointRecipe, init: Path, folder: Path) -> str:
     Captions that are too long for the model are left out: it could not read them.
     """
     from tandem.cli.corpora.corpora import open_corpus
-    from tandem.lab.training.sources.fitting_captions import FittingCaptions
+    from tandem.lab.training.sources.chosen_captions import FittingCaptions
     from tandem.lab.training.sources.record_source import RecordSource
     from tandem.lab.training.starting_model import as_trained
     from tandem.lab.training.train import train

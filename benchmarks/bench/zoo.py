@@ -34,11 +34,10 @@ from tandem.corpus.scenes.captions import captions_of
 from tandem.corpus.scenes.drawing import scene_pixels
 from tandem.corpus.scenes.records import scene_families
 from tandem.corpus.scenes.scene import Scene
-from tandem.lab.training.data.batches import tokenize
+from tandem.lab.training.data.batches import ImageTextBatch, tokenize
 from tandem.lab.training.data.caption_tokenizer import train_tokenizer
 from tandem.lab.training.data.pair_pool import PairPool
 from tandem.lab.training.data.pooled_images import HeldImages
-from tandem.lab.training.dev_recall import DevSet
 from tandem.lab.training.optimisation import check_loss, recipe_optimiser, recipe_schedule, step
 from tandem.lab.training.recipes.named_recipes import zoo
 from tandem.lab.training.recipes.recipe import Recipe, ZooRecipe
@@ -106,7 +105,7 @@ class Bench:
 
     model: ZooModel
     pool: PairPool
-    test: DevSet
+    test: ImageTextBatch
 
 
 def bench_of_pictures(recipe: ZooRecipe, train: PicturePart, test: PicturePart) -> Bench:
@@ -153,12 +152,12 @@ def test_set(
     backbone: Backbone,
     tokenizer: Tokenizer,
     config: JointConfig,
-) -> DevSet:
+) -> ImageTextBatch:
     """Returns every scene with its first caption."""
     captions = [captions_of(scene, "en")[0] for family in families for scene in family]
     tokens = tokens_of(families, backbone)
     mask = torch.ones(tokens.shape[:2], dtype=torch.int64)
-    return DevSet(tokenize(tokenizer, captions, config.max_text_tokens), tokens, mask)
+    return ImageTextBatch(tokenize(tokenizer, captions, config.max_text_tokens), tokens, mask)
 
 
 def measured(name: RunName, bench: Bench, recipe: ZooRecipe) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from tokenizers import Tokenizer
 
 from tandem.cli.corpora.corpora import open_corpus
 from tandem.corpus.records import Record
-from tandem.lab.training.data.batches import tokenize
+from tandem.lab.training.data.batches import ImageTextBatch, tokenize
 from tandem.lab.training.data.caption_tokenizer import train_tokenizer
 from tandem.lab.training.data.pair_pool import PairPool
 from tandem.lab.training.data.pooled_images import HeldImages
-from tandem.lab.training.dev_recall import DevSet
 from tandem.lab.training.recipes.recipe import Recipe
-from tandem.lab.training.sources.fitting_captions import FittingCaptions
+from tandem.lab.training.sources.chosen_captions import FittingCaptions
 from tandem.lab.training.sources.record_pairs import RecordPairs
 from tandem.lab.training.sources.record_source import RecordSource
 from tandem.lab.training.starting_model import in_its_shape
@@ -55,7 +54,7 @@ class PicturePart:
 
 def pictures_of(
     recipe: Recipe, train: PicturePart, test: PicturePart, init: Path
-) -> tuple[ZooModel, PairPool, DevSet]:
+) -> tuple[ZooModel, PairPool, ImageTextBatch]:
     """Returns the model that gives inputs, the training pictures, and the test pictures.
 
     A test picture is asked by its first caption; one whose first caption another has too is left
@@ -93,8 +92,8 @@ def _tokens(encode: PixelTokens, records: Sequence[Record]) -> torch.Tensor:
 
 def _test_set(
     encode: PixelTokens, records: Sequence[Record], tokenizer: Tokenizer, max_text_tokens: int
-) -> DevSet:
+) -> ImageTextBatch:
     tokens = _tokens(encode, records)
     captions = [each.captions[0].text for each in records]
     mask = torch.ones(tokens.shape[:2], dtype=torch.int64)
-    return DevSet(tokenize(tokenizer, captions, max_text_tokens), tokens, mask)
+    return ImageTextBatch(tokenize(tokenizer, captions, max_text_tokens), tokens, mask)

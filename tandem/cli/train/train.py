@@ -32,10 +32,9 @@ from tandem.lab.training.runs.run import (
     check_writable,
 )
 from tandem.lab.training.runs.run_state import FILE_NAME
-from tandem.lab.training.sources.fitting_captions import FittingCaptions
+from tandem.lab.training.sources.chosen_captions import FittingCaptions, SpokenCaptions
 from tandem.lab.training.sources.record_source import RecordSource
 from tandem.lab.training.sources.scene_source import SceneSource
-from tandem.lab.training.sources.spoken_captions import SpokenCaptions
 from tandem.lab.training.train import TrainingSource
 from tandem.lab.training.train import train as train_by
 from tandem.model_io.repository.precision import Precision, native_precision
@@ -65,8 +64,10 @@ def train(asked: TrainOptions) -> None:
     target, place = asked.folder / asked.recipe, device_named(asked.device, torchrun_local_rank())
     if asked.precision is not None:
         chosen = replace(chosen, precision=asked.precision.value)
-    elif "precision" not in asked.set_fields:
-        chosen = _in_native_precision(chosen, place.type)
+    is_by_recipe = asked.precision is None and "precision" not in asked.set_fields
+    if is_by_recipe and place.type == "cpu" and chosen.precision == Precision.BF16:
+        # A CPU may emulate it, several times slower than fp32.
+        chosen = replace(chosen, precision=native_precision().value)
     check_writable(target)
     if asked.resume:
         check_there(target)
@@ -156,13 +157,6 @@ class _Reading:
             yield from self._skipped.lines()
         else:
             yield from self._skipped.report()
-
-
-def _in_native_precision(recipe: Recipe, device: str) -> Recipe:
-    """Returns the recipe in fp32 where a CPU would emulate its bf16."""
-    if device == "cpu" and recipe.precision == Precision.BF16:
-        return replace(recipe, precision=native_precision().value)
-    return recipe
 
 
 def _kept(folder: Path, recipe: Recipe) -> str:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from tandem.lab.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.lab.training.data.batches import ImageTextBatch
+from tandem.lab.training.dev_recall import DevRecall, dev_recall
 from tandem.lab.training.runs.run import Run
 from tandem.model_io.texts.special_tokens import special_tokens
 from tandem.modeling.joint_model import JointModel
@@ -28,7 +29,7 @@ class FirstRecall:
 
 
 def first_recall(
-    model: JointModel, dev: DevSet, tokenizer: Tokenizer, run: Run, stage: str
+    model: JointModel, dev: ImageTextBatch, tokenizer: Tokenizer, run: Run, stage: str
 ) -> FirstRecall:
     """Returns the recalls of as many texts as can be read in a short time.
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from tandem.lab.training.data.batches import tokenize
+from tandem.lab.training.data.batches import ImageTextBatch, tokenize
 from tandem.lab.training.data.caption_tokenizer import train_tokenizer
 from tandem.lab.training.data.pair_pool import PairPool
-from tandem.lab.training.dev_recall import DevRecall, DevSet
+from tandem.lab.training.dev_recall import DevRecall
 from tandem.lab.training.first_recall import FirstRecall, first_recall
 from tandem.lab.training.processes import ALONE, Processes
 from tandem.lab.training.recipes.recipe import MatcherRecipe, Recipe, Rounds, Towers, ZooRecipe
@@ -118,9 +118,9 @@ def _train_encoder(
 
     dev_texts = tokenize(tokenizer, data.dev_captions, model.config.max_text_tokens)
 
-    def measured(stage: str) -> tuple[DevSet, FirstRecall]:
+    def measured(stage: str) -> tuple[ImageTextBatch, FirstRecall]:
         images = data.dev.tokens(model.image_backbone, run, f"{stage} tokens")
-        dev = DevSet(dev_texts, *images.of(range(len(data.dev_captions))))
+        dev = ImageTextBatch(dev_texts, *images.of(range(len(data.dev_captions))))
         return dev, first_recall(model, dev, tokenizer, run, stage)
 
     # The image backbone learns first; its dev tokens change with it.

@@ -16,10 +16,10 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from tandem.lab.evaluation.metrics import recall_at
-from tandem.lab.training.data.batches import MatchBatch, tokenize
+from tandem.lab.training.data.batches import ImageTextBatch, MatchBatch, tokenize
 from tandem.lab.training.data.mined_negatives import MinedNegatives
 from tandem.lab.training.data.pair_pool import PairPool
-from tandem.lab.training.dev_recall import DevRecall, DevSet, mean_recall
+from tandem.lab.training.dev_recall import DevRecall, mean_recall
 from tandem.lab.training.first_recall import FirstRecall
 from tandem.lab.training.optimisation import (
     check_loss,
@@ -29,8 +29,7 @@ from tandem.lab.training.optimisation import (
     step,
 )
 from tandem.lab.training.recipes.recipe import Recipe, Towers, ZooRecipe, of_kind
-from tandem.lab.training.runs.divergence import StepPlace
-from tandem.lab.training.runs.run import Run
+from tandem.lab.training.runs.run import Run, StepPlace
 from tandem.lab.training.sources.source import TrainingData
 from tandem.lab.training.stages.rounds import train_in_rounds
 from tandem.lab.training.starting_model import starting_model
@@ -53,7 +52,7 @@ def train_zoo(
     """
     texts = tokenize(tokenizer, data.dev_captions, model.config.max_text_tokens)
     images = data.dev.tokens(model.image_backbone, run, "dev tokens")
-    dev = run.compute.put(DevSet(texts, *images.of(range(len(data.dev_captions)))))
+    dev = run.compute.put(ImageTextBatch(texts, *images.of(range(len(data.dev_captions)))))
     before = zoo_recall(model.network, dev)
     pool = PairPool(
         data.pairs,
@@ -100,7 +99,7 @@ def starting_zoo_model(
 
 
 @torch.inference_mode()
-def zoo_recall(network: ZooNetwork, dev: DevSet) -> DevRecall:
+def zoo_recall(network: ZooNetwork, dev: ImageTextBatch) -> DevRecall:
     """Returns the dev recalls of the network's embeddings, of its pair scores, or of both."""
     network.eval()
     texts = network.read_texts(dev.texts.ids, dev.texts.mask)
@@ -135,7 +134,7 @@ class ZooRounds:
     mined: MinedNegatives | None = None
 
     def __init__(
-        self, model: ZooModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
+        self, model: ZooModel, pool: PairPool, dev: ImageTextBatch, tokenizer: Tokenizer, run: Run
     ) -> None:
         recipe = run.recipe
         assert isinstance(recipe, ZooRecipe), "the network is of the zoo"

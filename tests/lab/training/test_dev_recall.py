@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tandem.lab.training.data.batches import TextBatch
+from tandem.lab.training.data.batches import ImageTextBatch, TextBatch
 from tandem.lab.training.dev_recall import (
     DevRecall,
-    DevSet,
     _order,
     _rerank,
     dev_recall,
@@ -45,9 +44,9 @@ def every_counts(tokens: torch.Tensor) -> torch.Tensor:
     return torch.ones(tokens.shape[:2], dtype=torch.int64)
 
 
-def dev_set(texts: TextBatch, tokens: torch.Tensor) -> DevSet:
+def dev_set(texts: TextBatch, tokens: torch.Tensor) -> ImageTextBatch:
     """Returns images all of whose tokens count."""
-    return DevSet(texts, tokens, every_counts(tokens))
+    return ImageTextBatch(texts, tokens, every_counts(tokens))
 
 
 def test_recalls_are_those_of_plain_sorting() -> None:
@@ -159,11 +158,11 @@ def test_tokens_that_do_not_count_have_no_part() -> None:
     other[:, 40:] *= -3
     mask[:, 40:] = 0
 
-    def orders(dev: DevSet) -> tuple[torch.Tensor, torch.Tensor]:
+    def orders(dev: ImageTextBatch) -> tuple[torch.Tensor, torch.Tensor]:
         retrieved_QN = _order(similarity(model, dev, CLS_ID))
         return retrieved_QN, _rerank(model, dev, retrieved_QN[:, :20])
 
-    masked = [orders(DevSet(texts, each, mask)) for each in (tokens, other)]
+    masked = [orders(ImageTextBatch(texts, each, mask)) for each in (tokens, other)]
     counted = [orders(dev_set(texts, each)) for each in (tokens, other)]
 
     assert all(map(torch.equal, *masked))

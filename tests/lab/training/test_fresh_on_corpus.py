@@ -17,8 +17,7 @@ from tandem.lab.training.recipes.named_recipes import tiny
 from tandem.lab.training.recipes.recipe import JointRecipe, on_corpus
 from tandem.lab.training.runs.loss_curve import read_curve
 from tandem.lab.training.sources.record_pairs import RecordPairs
-from tandem.lab.training.sources.record_source import RecordSource
-from tandem.lab.training.sources.records_digest import records_sha256
+from tandem.lab.training.sources.record_source import RecordSource, records_sha256
 from tandem.lab.training.train import RunRecalls, train
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.config import REGION_WIDTH, ImageSource, JointConfig

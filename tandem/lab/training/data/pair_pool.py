@@ -136,7 +136,11 @@ class PairPool:
         if sibling_negative_share and not self._source.siblings_mismatch:
             raise ValueError("siblings share captions here, so sibling_negative_share must be 0")
         drawn = draw_families(self._source, rng, family_count)
-        own = [number for family in drawn for number in self._members(family, rng)]
+        own = (
+            [number for family in drawn for number in self._source.families[family]]
+            if self._source.siblings_mismatch
+            else [draw_member(self._source, family, rng) for family in drawn]
+        )
         text_numbers, image_numbers = list(own), list(own)
         for number in own:
             other = self._other(number, own, rng, sibling_negative_share)
@@ -201,11 +205,6 @@ class PairPool:
         if self._view_count == 1:
             return numbers
         return [number + len(self) * rng.randrange(self._view_count) for number in numbers]
-
-    def _members(self, family: int, rng: random.Random) -> Sequence[int]:
-        if self._source.siblings_mismatch:
-            return self._source.families[family]
-        return [draw_member(self._source, family, rng)]
 
     def _other(
         self, number: int, drawn: Sequence[int], rng: random.Random, sibling_share: float

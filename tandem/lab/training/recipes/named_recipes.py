@@ -70,7 +70,6 @@ def compact(seed: int = 1) -> JointRecipe:
         softmax_round_count=300,
         learning_rate=1e-3,
         dev_family_count=50,
-        dev_every_round_count=150,
     )
 
 
@@ -271,7 +270,6 @@ def two_towers(seed: int = 1) -> TowersRecipe:
         softmax_temperature=0.05,
         learns_temperature=True,
         learning_rate=6e-5,
-        head_learning_rate=1e-3,
         weight_decay=0.01,
         gradient_clip_norm=2.0,
         held_out_family_count=300,
@@ -369,15 +367,12 @@ def zoo(seed: int = 1) -> ZooRecipe:
         compact(seed),
         name="zoo",
         zoo_model="vse_pp",
-        width=128,
         embedding_width=256,
         pool_family_count=1_000,
         round_count=600,
-        be_batch_size=64,
         all_hinges_round_count=200,
         margin=0.2,
         gradient_clip_norm=2.0,
-        head_learning_rate=1e-3,
         learning_rate=1e-4,
         weight_decay=0.0,
         dev_score="mean_recall",

@@ -236,7 +236,7 @@ class Rounds(TowerRates):
 
     backbone_step_count: Count
     """Steps in which the image backbone learns before the rounds: by labelling the drawings of
-    scenes (label_lesson.py), or together with the BE on another corpus (pair_lesson.py)."""
+    scenes, or together with the BE on another corpus (backbone_lessons.py)."""
     backbone_batch_size: Some
     backbone_learning_rate: Rate
     be_steps_per_round: Count = 1

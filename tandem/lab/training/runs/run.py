@@ -3,8 +3,9 @@
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +17,9 @@ from torch.optim.lr_scheduler import LambdaLR
 from tandem.lab.training.compute import Compute
 from tandem.lab.training.data.mined_negatives import MinedNegatives
 from tandem.lab.training.dev_recall import DevRecall
+from tandem.lab.training.optimisation import NotFinite
 from tandem.lab.training.processes import Processes
 from tandem.lab.training.recipes.recipe import Recipe
-from tandem.lab.training.runs.divergence import StepPlace
 from tandem.lab.training.runs.loss_curve import FILE_NAME as CURVE_NAME
 from tandem.lab.training.runs.loss_curve import rounds_in_curve
 from tandem.lab.training.runs.run_state import (
@@ -29,7 +30,9 @@ from tandem.lab.training.runs.run_state import (
     batch_rng_state,
     restore_batch_rng,
 )
+from tandem.modeling.checkpoint import WeightsNotFinite
 from tandem.modeling.checkpoint_files import TRAINING, WEIGHTS
+from tandem.modeling.stored_weights import not_finite
 from tandem.modeling.trained_pictures import TrainedPictures
 from tandem.platform.files.json_object import read_object
 
@@ -111,6 +114,44 @@ def check_there(folder: Path) -> None:
 
 def no_progress(*_: object) -> None:
     """Ignores progress, in every process but the first."""
+
+
+class TrainingDiverged(ValueError):
+    """A loss, a gradient or a weight is NaN or infinite; no later step can repair it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlace:
+    stage: str
+    number: int
+    count: int
+    folder: Path
+    precision: str
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Turns NotFinite and WeightsNotFinite raised within into TrainingDiverged at this step."""
+        try:
+            yield
+        except (NotFinite, WeightsNotFinite) as error:
+            finer = "--precision fp32, " if self.precision != "fp32" else ""
+            raise TrainingDiverged(
+                f"step {self.number:,} of {self.count:,} of stage {self.stage}: {error}. "
+                f"{self._kept()} To try: {finer}another --seed, another start (--init, --from), or "
+                "a recipe with a lower learning_rate; also check the corpus' pictures and regions"
+            ) from error
+
+    def check_weights(self, modules: Iterable[nn.Module]) -> None:
+        for module in modules:
+            if names := not_finite(module.state_dict()):
+                raise NotFinite(f"weights are NaN or infinite: {names}")
+
+    def _kept(self) -> str:
+        has_checkpoint = (self.folder / WEIGHTS).is_file() and (self.folder / TRAINING).is_file()
+        kept = f"{self.folder} {'keeps its earlier' if has_checkpoint else 'has no'} checkpoint."
+        if (self.folder / FILE_NAME).is_file():
+            kept += " --resume continues from the last state before it."
+        return kept
 
 
 class Run:

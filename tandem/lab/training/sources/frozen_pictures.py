@@ -5,7 +5,7 @@ Shapes: N pictures, V views, R image tokens, D token width.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from itertools import groupby
@@ -61,7 +61,8 @@ class FrozenPictures:
             made_by["vision_sha256"] = sha256(
                 json.dumps(config.vision, sort_keys=True).encode()
             ).hexdigest()
-        folder = self._folder / f"{config.image_source}-{_named(made_by)}"
+        name = sha256(repr(sorted(made_by.items())).encode()).hexdigest()[:_SHOWN_DIGITS]
+        folder = self._folder / f"{config.image_source}-{name}"
         shape = (config.image_token_count, config.token_width)
         digests = [
             view_digest(picture, view, self._view_stretch)
@@ -116,8 +117,3 @@ def _weights_sha256(module: nn.Module) -> str:
     for name, tensor in sorted(module.state_dict().items()):
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _named(made_by: Mapping[str, object]) -> str:
-    """Returns a short name that differs where any of the fields does."""
-    return sha256(repr(sorted(made_by.items())).encode()).hexdigest()[:_SHOWN_DIGITS]

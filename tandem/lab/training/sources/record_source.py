@@ -3,29 +3,27 @@
 Image tokens come from pixels or from a detector's file of regions.
 """
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Final
 
 from tokenizers import Tokenizer
 
-from tandem.corpus.readable_records import ModelCheck, SkippedRecords, TextCheck
+from tandem.corpus.readable_records import ModelCheck, SkippedRecords, TextCheck, picture_bytes
 from tandem.corpus.records import Record
 from tandem.lab.training.data.pair_pool import check_family_count
 from tandem.lab.training.data.pooled_images import RegionImages
 from tandem.lab.training.recipes.recipe import Recipe
 from tandem.lab.training.runs.run import NOTE_STAGE, Progress, Run
 from tandem.lab.training.sources.frozen_pictures import FrozenPictures
-from tandem.lab.training.sources.picture_tokens import PixelPictures
 from tandem.lab.training.sources.record_pairs import RecordPairs
-from tandem.lab.training.sources.records_digest import records_sha256
-from tandem.lab.training.sources.source import Pictures, TrainingData
-from tandem.lab.training.stages.backbone_stage import BackboneLesson
-from tandem.lab.training.stages.pair_lesson import PairLesson
+from tandem.lab.training.sources.source import Pictures, PixelPictures, TrainingData
+from tandem.lab.training.stages.backbone_lessons import BackboneLesson, PairLesson
 from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
@@ -173,6 +171,32 @@ class RecordSource:
         if self._candidates is None:
             self._candidates = list(self._train_records)
         return self._candidates
+
+
+def records_sha256(
+    *parts: Iterable[Record],
+    reads_pictures: bool = True,
+    on_picture: Callable[[bytes], object] = lambda _: None,
+) -> str:
+    """Returns a digest of the records in their order, part by part.
+
+    It covers ids, families, captions and, with `reads_pictures`, the bytes of the picture files,
+    which are read again; `on_picture` is called with the SHA-256 of each, in order. Raises
+    RecordUnreadable for a picture that is not available.
+    """
+    digest = sha256()
+    for part in parts:
+        for record in part:
+            captions = [(each.language, each.text) for each in record.captions]
+            # As JSON, so that different captions cannot concatenate to the same text.
+            line = json.dumps([record.record_id, record.family, captions])
+            picture = b""
+            if reads_pictures:
+                picture = sha256(picture_bytes(record)).digest()
+                on_picture(picture)
+            digest.update(f"{line} {picture.hex()}\n".encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
 
 
 def _repeated(pairs: RecordPairs, picture_sha256s: Sequence[bytes]) -> Iterator[str]:

@@ -12,11 +12,9 @@ from tandem.corpus.scenes.records import scene_families
 from tandem.corpus.scenes.scene import Scene
 from tandem.lab.training.recipes.recipe import Recipe, Towers
 from tandem.lab.training.runs.run import Progress, Run
-from tandem.lab.training.sources.picture_tokens import PixelPictures
 from tandem.lab.training.sources.scene_pairs import ScenePairs
-from tandem.lab.training.sources.source import TrainingData
-from tandem.lab.training.stages.backbone_stage import BackboneLesson
-from tandem.lab.training.stages.label_lesson import LabelLesson
+from tandem.lab.training.sources.source import PixelPictures, TrainingData
+from tandem.lab.training.stages.backbone_lessons import BackboneLesson, LabelLesson
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_sources.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel

@@ -1,20 +1,28 @@
-"""Defines what a run reads: captioned pictures of a training and a dev split, of any corpus."""
+"""Defines what a run reads: captioned pictures of a training and a dev split, of any corpus.
+
+Shapes: N pictures, B of a chunk, H W pixels, R image tokens, D width.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 
 from tandem.lab.training.data.pair_pool import PairSource
-from tandem.lab.training.data.pooled_images import PooledImages
+from tandem.lab.training.data.pooled_images import HeldImages, PooledImages
 from tandem.lab.training.recipes.recipe import Recipe
 from tandem.lab.training.runs.run import Run
-from tandem.lab.training.stages.backbone_stage import BackboneLesson
+from tandem.lab.training.stages.backbone_lessons import BackboneLesson
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.trained_pictures import TrainedPictures
+
+_CHUNK_SIZE = 64
 
 
 class Pictures(Protocol):
@@ -23,6 +31,34 @@ class Pictures(Protocol):
     def tokens(self, backbone: nn.Module, run: Run, stage: str) -> PooledImages:
         """Returns their image tokens; `stage` names the work to the run's progress."""
         ...
+
+
+class PixelPictures:
+    """Pictures whose tokens a frozen backbone makes of their pixels, once for all steps."""
+
+    def __init__(self, count: int, pixels_of: Callable[[int], NDArray[np.uint8]]) -> None:
+        """`pixels_of` gives a picture's uint8 [H, W, 3] by its number."""
+        self._count, self._pixels_of = count, pixels_of
+
+    @torch.inference_mode()
+    def tokens(self, backbone: nn.Module, run: Run, stage: str) -> HeldImages:
+        """Returns the tokens of every picture, on the CPU; each process computes its share."""
+        count = self._count
+
+        def tokens_of_chunk(number: int) -> Tensor:
+            start = number * _CHUNK_SIZE
+            chunk = range(start, min(start + _CHUNK_SIZE, count))
+            pixels_BHWC = torch.from_numpy(np.stack([self._pixels_of(each) for each in chunk]))
+            with run.compute.autocast():
+                tokens_BRD: Tensor = backbone(run.compute.put(pixels_BHWC)).cpu()
+            if number % 10 == 0:
+                run.progress(stage, start, count, "")
+            return tokens_BRD
+
+        run.progress(stage, 0, count, "")
+        tokens_NRD = torch.cat(run.processes.shared(-(-count // _CHUNK_SIZE), tokens_of_chunk))
+        run.progress(stage, count, count, "")
+        return HeldImages(tokens_NRD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,7 @@
 """Trains the image backbone before the rounds, then freezes it.
 
 The rounds read image tokens that are computed once, so none of them pays for a convolution. What
-teaches the backbone is a lesson: scenes have a label for every drawing (label_lesson.py), other
-corpora have only their captions (pair_lesson.py).
+teaches the backbone is a lesson (backbone_lessons.py).
 """
 
 import torch
@@ -11,12 +10,10 @@ from torch.optim import AdamW
 from tandem.lab.training.optimisation import check_loss, step, warm_up_then_decay
 from tandem.lab.training.recipes.recipe import Rounds
 from tandem.lab.training.runs.run import Run, restore, restore_modules
-from tandem.lab.training.stages.label_lesson import LabelLesson
-from tandem.lab.training.stages.pair_lesson import PairLesson
+from tandem.lab.training.stages.backbone_lessons import BackboneLesson
 from tandem.modeling.joint_model import JointModel
 
 BACKBONE_STAGE = "backbone"
-BackboneLesson = LabelLesson | PairLesson
 
 
 def train_image_backbone(model: JointModel, lesson: BackboneLesson, run: Run) -> None:

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.lab.training.data.batches import MatchBatch
+from tandem.lab.training.data.batches import ImageTextBatch, MatchBatch
 from tandem.lab.training.data.pair_pool import PairPool
-from tandem.lab.training.dev_recall import DevRecall, DevSet, dev_recall, similarity
+from tandem.lab.training.dev_recall import DevRecall, dev_recall, similarity
 from tandem.lab.training.optimisation import (
     check_loss,
     recipe_optimiser,
@@ -47,7 +47,7 @@ _WEIGHTS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 
 
 def train_matcher(
-    model: JointModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
+    model: JointModel, pool: PairPool, dev: ImageTextBatch, tokenizer: Tokenizer, run: Run
 ) -> DevRecall:
     """Trains the matcher of the run's best checkpoint, and keeps both; returns the dev recalls."""
     recipe = run.recipe
@@ -169,7 +169,7 @@ def _neighbours(encoder: TwoTowers, pool: PairPool, recipe: Towers, run: Run) ->
 
 
 @torch.inference_mode()
-def _choose_cosine_weight(model: JointModel, dev: DevSet, tokenizer: Tokenizer) -> float:
+def _choose_cosine_weight(model: JointModel, dev: ImageTextBatch, tokenizer: Tokenizer) -> float:
     """Sets and returns the cosine's weight of the best mean reciprocal rank, both directions."""
     encoder, matcher = _parts(model)
     logits_QQ = _dev_logits(encoder, matcher, dev)
@@ -182,7 +182,7 @@ def _choose_cosine_weight(model: JointModel, dev: DevSet, tokenizer: Tokenizer) 
     return best
 
 
-def _dev_logits(encoder: TwoTowers, matcher: WordGridMatcher, dev: DevSet) -> Tensor:
+def _dev_logits(encoder: TwoTowers, matcher: WordGridMatcher, dev: ImageTextBatch) -> Tensor:
     whole = (dev.texts.ids, dev.texts.mask, dev.tokens, dev.image_mask)
     some = zip(*(each.split(_SCORED_AT_ONCE) for each in whole), strict=True)
     parts = [encoder.matcher_states(*each) for each in some]

@@ -64,7 +64,11 @@ class Objectives:
         own = self._taken(batch)
         texts_BD, images_BD = map(self._processes.gathered, self._embeddings(own))
         if round_number <= recipe.softmax_round_count:
-            return in_batch_softmax_loss(texts_BD, images_BD, self._temperature())
+            encoder = self._model.joint_encoder
+            temperature: float | Tensor = recipe.softmax_temperature
+            if recipe.learns_temperature and isinstance(encoder, TwoTowers):
+                temperature = encoder.temperature
+            return in_batch_softmax_loss(texts_BD, images_BD, temperature)
         return batch_hard_triplet_loss(
             texts_BD, images_BD, self._compute.put(batch.groups), recipe.margin
         )
@@ -166,12 +170,6 @@ class Objectives:
     def _taken(self, batch: Batch) -> Batch:
         """Returns this process's part of a batch that all of them draw, on the device."""
         return self._compute.put(self._processes.part(batch))
-
-    def _temperature(self) -> float | Tensor:
-        encoder = self._model.joint_encoder
-        if self._recipe.learns_temperature and isinstance(encoder, TwoTowers):
-            return encoder.temperature
-        return self._recipe.softmax_temperature
 
     def _embeddings(self, batch: ImageTextBatch) -> tuple[Tensor, Tensor]:
         parts = by_length(batch.texts, _LENGTH_PART_COUNT)

@@ -18,9 +18,10 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
+from tandem.lab.training.data.batches import ImageTextBatch
 from tandem.lab.training.data.mined_negatives import MinedNegatives
 from tandem.lab.training.data.pair_pool import PairPool
-from tandem.lab.training.dev_recall import DevRecall, DevSet, dev_recall
+from tandem.lab.training.dev_recall import DevRecall, dev_recall
 from tandem.lab.training.optimisation import (
     accumulate_gradient,
     check_loss,
@@ -30,9 +31,8 @@ from tandem.lab.training.optimisation import (
     step,
 )
 from tandem.lab.training.recipes.recipe import Rounds
-from tandem.lab.training.runs.divergence import StepPlace
 from tandem.lab.training.runs.loss_curve import LossCurve
-from tandem.lab.training.runs.run import Run, restore
+from tandem.lab.training.runs.run import Run, StepPlace, restore
 from tandem.lab.training.stages.objectives import Objectives
 from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.joint_model import JointModel
@@ -79,7 +79,12 @@ def train_in_rounds(learner: Learner, run: Run) -> DevRecall:
         learner.mined = MinedNegatives.from_tensors(state.mined) if state.mined else None
     run.progress(stage, done, recipe.round_count, "")
 
-    with _curve(run, done) as curve:
+    curve_of_run: AbstractContextManager[LossCurve | None] = (
+        closing(LossCurve(run.folder, done, run.seconds()))
+        if run.processes.is_first
+        else nullcontext()
+    )
+    with curve_of_run as curve:
         for number in range(done + 1, recipe.round_count + 1):
             place = run.place(stage, number, recipe.round_count)
             losses = learner.learn(number, place)
@@ -121,7 +126,7 @@ class EncoderRounds(Objectives):
     stage = "encoder"
 
     def __init__(
-        self, model: JointModel, pool: PairPool, dev: DevSet, tokenizer: Tokenizer, run: Run
+        self, model: JointModel, pool: PairPool, dev: ImageTextBatch, tokenizer: Tokenizer, run: Run
     ) -> None:
         recipe = run.recipe
         assert isinstance(recipe, Rounds), "others have no rounds of BE and CE"
@@ -176,12 +181,6 @@ class EncoderRounds(Objectives):
         save_checkpoint(
             run.folder, self._model, self._tokenizer, about, trained_pictures=run.trained_pictures
         )
-
-
-def _curve(run: Run, done_round_count: int) -> AbstractContextManager[LossCurve | None]:
-    if not run.processes.is_first:
-        return nullcontext()
-    return closing(LossCurve(run.folder, done_round_count, run.seconds()))
 
 
 def made_by(run: Run, round_number: int, recall: DevRecall) -> dict[str, object]:

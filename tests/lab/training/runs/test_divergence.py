@@ -13,8 +13,8 @@ import tandem.lab.training.recipes.recipe as recipe_module
 from tandem.lab.training.optimisation import NotFinite, step
 from tandem.lab.training.recipes.named_recipes import tiny
 from tandem.lab.training.recipes.recipe import Recipe
-from tandem.lab.training.runs.divergence import TrainingDiverged
 from tandem.lab.training.runs.loss_curve import read_curve
+from tandem.lab.training.runs.run import TrainingDiverged
 from tandem.lab.training.runs.run_state import FILE_NAME, RunStateFile
 from tandem.lab.training.sources.scene_source import SceneSource
 from tandem.lab.training.stages.objectives import Objectives

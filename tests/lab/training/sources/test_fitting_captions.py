@@ -10,7 +10,7 @@ from tandem.corpus.readable_records import (
     check_captions,
     readable_records,
 )
-from tandem.lab.training.sources.fitting_captions import FittingCaptions
+from tandem.lab.training.sources.chosen_captions import FittingCaptions
 from tandem.model_io.texts.text import TextPreprocessor
 from tests.lab.training.sources.test_record_pairs import record
 from tests.support.modeling.tiny_checkpoint import tiny_tokenizer

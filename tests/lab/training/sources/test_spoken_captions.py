@@ -3,7 +3,7 @@
 import pytest
 
 from tandem.corpus.records import Caption, Record
-from tandem.lab.training.sources.spoken_captions import SpokenCaptions
+from tandem.lab.training.sources.chosen_captions import SpokenCaptions
 
 
 class _NoPicture:

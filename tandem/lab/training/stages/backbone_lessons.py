@@ -1,9 +1,10 @@
-"""Teaches an image backbone a corpus by its captions, together with the BE.
+"""Defines what teaches an image backbone before the rounds.
 
-No encoder can distinguish what a frozen backbone gives equal tokens. So pixels go through backbone
-and encoder, and the gradient of the in-batch softmax flows back through both.
+Scenes have a label for every drawing. Other corpora have only their captions: no encoder can
+distinguish what a frozen backbone gives equal tokens, so pixels go through backbone and encoder,
+and the gradient of the in-batch softmax flows back through both.
 
-Shapes: B rows, H W pixels, D width.
+Shapes: B rows, H W pixels, R image tokens, C classes, D width.
 """
 
 import random
@@ -18,14 +19,57 @@ from torch import Tensor, nn
 
 from tandem.lab.training.data.batches import tokenize
 from tandem.lab.training.data.pair_pool import PairSource, draw_families, draw_member
-from tandem.lab.training.losses import in_batch_softmax_loss
+from tandem.lab.training.losses import in_batch_softmax_loss, labelling_loss
 from tandem.lab.training.optimisation import recipe_groups
 from tandem.lab.training.recipes.recipe import Rounds
 from tandem.lab.training.runs.run import Run
+from tandem.lab.training.sources.scene_pairs import class_count, labelled_pixels
 from tandem.model_io.texts.special_tokens import special_tokens
 from tandem.modeling.image_sources.image_backbone import ImageBackbone
 from tandem.modeling.image_sources.vision_tower import VisionTower
 from tandem.modeling.joint_model import JointModel
+
+
+class LabelLesson:
+    """Names the drawing under each image token by a linear head, thrown away afterwards."""
+
+    loss_name = "labelling"
+    rng = None
+
+    def __init__(self, backbone: ImageBackbone, image_size: int, run: Run) -> None:
+        self.backbone, self._image_size = backbone, image_size
+        assert isinstance(run.recipe, Rounds), "others keep their backbone"
+        self._recipe, self._compute = run.recipe, run.compute
+        self._head = nn.Linear(backbone.project.out_features, class_count()).to(run.compute.device)
+        self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "head": self._head}
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        parameters = [*self.backbone.parameters(), *self._head.parameters()]
+        return [{"params": parameters, "lr": self._recipe.backbone_learning_rate}]
+
+    def losses(self, done_step_count: int) -> Iterator[Tensor]:
+        """Yields the cross-entropy of each batch of fresh scenes after those that are done."""
+        recipe, compute = self._recipe, self._compute
+        batches = labelled_pixels(
+            recipe.seed,
+            recipe.backbone_batch_size,
+            recipe.backbone_step_count,
+            self._image_size,
+            start=done_step_count,
+        )
+        for pixels, classes in batches:
+            pixels_BHWC, classes_BR = compute.put(pixels), compute.put(classes)
+            with compute.autocast():
+                logits_BRC = self._head(self.backbone.tokens(pixels_BHWC))
+            loss = labelling_loss(logits_BRC, classes_BR)
+            self._last = (logits_BRC, classes_BR, loss)
+            yield loss
+
+    def note(self) -> str:
+        logits_BRC, classes_BR, loss = self._last
+        is_right = (logits_BRC.argmax(-1) == classes_BR)[classes_BR > 0]
+        share = is_right.float().mean().item()
+        return f"loss {loss.item():.3f}, drawings named right {share:.1%}"
 
 
 class PairLesson:
@@ -93,3 +137,6 @@ class PairLesson:
 
     def note(self) -> str:
         return f"BE loss {self._last.item():.3f}"
+
+
+BackboneLesson = LabelLesson | PairLesson
