@@ -17,7 +17,7 @@ from tandem.lab.neighbours.lists.corpus_neighbours import (
     NeighbourSource,
     base_name,
 )
-from tandem.lab.neighbours.lists.neighbour_file import NeighbourManifest, load_neighbours
+from tandem.lab.neighbours.lists.neighbour_file import load_neighbours
 from tandem.lab.neighbours.neighbour_orders import LabelFreeMethod, LeaprrMethod, NeighbourOrders
 
 
@@ -135,9 +135,7 @@ def _check_model(name: str, found: str, wanted: str) -> None:
         )
 
 
-def _check_apart(
-    name: str, lists: NeighbourSource | NeighbourManifest, asks_of: CorpusPart
-) -> None:
+def _check_apart(name: str, lists: NeighbourSource, asks_of: CorpusPart) -> None:
     """Raises ValueError for lists of the very part of the corpus that asks."""
     places = [corpus_place(each.corpus) for each in (lists, asks_of)]
     is_one_seed = lists.seed == asks_of.seed or asks_of.corpus != "scenes"

@@ -30,7 +30,8 @@ from tandem.lab.neighbours.lists.corpus_neighbours import (
 from tandem.lab.neighbours.lists.gallery_neighbours import (
     check_pool,
     corpus_digest,
-    gallery_neighbours,
+    embedded_neighbours,
+    over_pools,
 )
 from tandem.model_io.repository.precision import Precision
 from tandem.modeling.default_checkpoint import default_checkpoint
@@ -123,16 +124,12 @@ class NeighbourBuild:
             if self._finder:
                 finding = in_precision(self._finder, self._precision)
                 finder = OfflineGallery(finding, gallery, tokens)
-        compute = partial(
-            gallery_neighbours,
-            encoded,
-            gallery,
-            source,
-            self._k,
-            pool_size=self._pool_size,
-            retriever=finder,
-        )
+        near = embedded_neighbours(finder or encoded, gallery, source, self._k)
         if not self._pool_size:
-            return compute()
+            return near
         with query_progress(totals) as show:
-            return compute(on_query=show)
+            pools = {
+                name: encoded.score(target, self._pool_size, partial(show, name), finder)
+                for name, target in DIRECTIONS.items()
+            }
+        return over_pools(near, gallery, pools, self._pool_size)

@@ -139,7 +139,14 @@ class OfflineGallery:
         )
         self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
         config = checkpoint.model.config
-        self._pairs = self._tower_pairs()
+        encoder = getattr(self._model, "joint_encoder", None)
+        self._pairs: TowerPairs | None = None
+        if isinstance(encoder, TwoTowers):  # which need not read both sides of a pair at once
+            self._pairs = TowerPairs(
+                encoder.pair,
+                lambda rows: self._padded([self._ids[number] for number in rows]),
+                lambda rows: (self.tokens_NRD[list(rows)], self._image_mask_NR[list(rows)]),
+            )
         source = images or PixelTokens(self._model.image_backbone, config.image_rules)
         token_start_time = time.monotonic()
         with torch.inference_mode():
@@ -160,26 +167,16 @@ class OfflineGallery:
             self._images = _Distinct.of(tokens.tobytes() + mask.tobytes() for tokens, mask in read)
             self._texts = _Distinct.of(ids.tobytes() for ids in self._ids)
             image_start_time = time.monotonic()
-            images_UD = torch.cat(
-                [torch.empty(0)]
-                if not embeds
-                else [
-                    self._model.embed_images(
-                        self.tokens_NRD[numbers], special.cls_id, self._image_mask_NR[numbers]
-                    )
-                    for numbers in _batches(self._images.numbers)
-                ]
+            images_UD = _joined(
+                self._model.embed_images(
+                    self.tokens_NRD[numbers], special.cls_id, self._image_mask_NR[numbers]
+                )
+                for numbers in _batches(self._images.numbers if embeds else ())
             )
             text_start_time = time.monotonic()
-            texts_UD = torch.cat(
-                [torch.empty(0)]
-                if not embeds
-                else [
-                    self._model.embed_texts(
-                        *self._padded([self._ids[number] for number in numbers])
-                    )
-                    for numbers in _batches(self._texts.numbers)
-                ]
+            texts_UD = _joined(
+                self._model.embed_texts(*self._padded([self._ids[number] for number in numbers]))
+                for numbers in _batches(self._texts.numbers if embeds else ())
             )
             text_end_time = time.monotonic()
         self._embeddings = {Modality.IMAGE: images_UD, Modality.TEXT: texts_UD}
@@ -286,17 +283,6 @@ class OfflineGallery:
             self._logit_of |= zip((keys[number] for number in new), logits.tolist(), strict=True)
         return np.array([self._logit_of[key] for key in keys], np.float32)
 
-    def _tower_pairs(self) -> TowerPairs | None:
-        """Returns what scores the pairs of two towers; None for a model that reads both at once."""
-        encoder = getattr(self._model, "joint_encoder", None)
-        if not isinstance(encoder, TwoTowers):
-            return None
-        return TowerPairs(
-            encoder.pair,
-            lambda numbers: self._padded([self._ids[number] for number in numbers]),
-            lambda numbers: (self.tokens_NRD[list(numbers)], self._image_mask_NR[list(numbers)]),
-        )
-
     @torch.inference_mode()
     def _match_logits(self, captions: Sequence[int], images: Sequence[int]) -> Floats:
         if self._pairs is not None:
@@ -313,6 +299,10 @@ class OfflineGallery:
     def _padded(self, ids: Sequence[NDArray[np.int32]]) -> tuple[Tensor, Tensor]:
         padded, mask = pad_texts(ids, max(map(len, ids)), self._pad_id)
         return torch.from_numpy(padded), torch.from_numpy(mask)
+
+
+def _joined(parts: Iterable[Tensor]) -> Tensor:
+    return torch.cat([*parts] or [torch.empty(0)])
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -48,8 +48,12 @@ def compare(systems: Mapping[str, Sequence[Report]]) -> Iterator[ComparedOrder]:
             raise ValueError(f"{first_name} has {len(first)} seeds and {name} has {len(reports)}")
         for report in reports:
             _check_same_queries(name, report, first[0])
+    every = [report.rankings for reports in systems.values() for report in reports]
+    shared = set.intersection(
+        *({(each.direction, each.order_by, each.k) for each in rankings} for rankings in every)
+    )
     for ranking in first[0].rankings:
-        if not all(_has(report, ranking) for reports in systems.values() for report in reports):
+        if (ranking.direction, ranking.order_by, ranking.k) not in shared:
             continue
         key = (ranking.direction, ranking.order_by)
         base = [report.ranking(*key) for report in first]
@@ -72,11 +76,6 @@ def _spread(rankings: Sequence[Ranking]) -> Spread:
 def _hit_counts(rankings: Sequence[Ranking]) -> list[int]:
     """Returns for each picture the number of its queries that were answered, over the seeds."""
     return [sum(of_one) for of_one in zip(*(each.hit_counts for each in rankings), strict=True)]
-
-
-def _has(report: Report, wanted: Ranking) -> bool:
-    key = (wanted.direction, wanted.order_by, wanted.k)
-    return any((each.direction, each.order_by, each.k) == key for each in report.rankings)
 
 
 def _check_same_queries(name: str, report: Report, first: Report) -> None:

@@ -6,7 +6,7 @@ It has the rank of every query, so that two reports of the same queries can be c
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain, pairwise, repeat
 from pathlib import Path
@@ -232,18 +232,7 @@ def joined(reports: Sequence[Report]) -> Report:
     `about` is taken from the last fold, so counts in it must be totals.
     """
     first = reports[0]
-    rankings = tuple(
-        Ranking(
-            each.direction,
-            each.order_by,
-            each.k,
-            tuple(rank for report in reports for rank in report.rankings[number].ranks),
-            _mean(report.rankings[number].query_seconds for report in reports),
-            _renumbered([report.rankings[number] for report in reports]),
-            _concatenated([report.rankings[number].other_ranks for report in reports]),
-        )
-        for number, each in enumerate(first.rankings)
-    )
+    rankings = map(_of_all_folds, zip(*(report.rankings for report in reports), strict=True))
     languages = {
         name: [language for report in reports for language in report.languages[name]]
         for name in first.languages
@@ -255,7 +244,21 @@ def joined(reports: Sequence[Report]) -> Report:
     ties = {name: sum(report.tied_counts[name] for report in reports) for name in first.tied_counts}
     about = {key: value for report in reports for key, value in report.about.items()}
     folds = {name: [len(report.languages[name]) for report in reports] for name in languages}
-    return Report(about, languages, rankings, seconds, ties, folds if len(reports) > 1 else {})
+    folds = folds if len(reports) > 1 else {}
+    return Report(about, languages, tuple(rankings), seconds, ties, folds)
+
+
+def _of_all_folds(folds: Sequence[Ranking]) -> Ranking:
+    """Returns the ranking of all queries; further answers are unknown where a fold's are."""
+    seconds = [each.query_seconds for each in folds if each.query_seconds is not None]
+    further = [each.other_ranks for each in folds if each.other_ranks is not None]
+    return replace(
+        folds[0],
+        ranks=tuple(chain.from_iterable(each.ranks for each in folds)),
+        query_seconds=statistics.fmean(seconds) if seconds else None,
+        pictures=_renumbered(folds),
+        other_ranks=tuple(chain.from_iterable(further)) if len(further) == len(folds) else None,
+    )
 
 
 def _renumbered(folds: Sequence[Ranking]) -> tuple[int, ...]:
@@ -268,16 +271,3 @@ def _renumbered(folds: Sequence[Ranking]) -> tuple[int, ...]:
         for fold, ranking in enumerate(folds)
         for picture in ranking.pictures or range(len(ranking.ranks))
     )
-
-
-def _concatenated(
-    folds: Sequence[tuple[tuple[int | None, ...], ...] | None],
-) -> tuple[tuple[int | None, ...], ...] | None:
-    """Returns the further answers' ranks of all queries; None if a fold's are unknown."""
-    known = [fold for fold in folds if fold is not None]
-    return tuple(chain.from_iterable(known)) if len(known) == len(folds) else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    measured = [value for value in values if value is not None]
-    return statistics.fmean(measured) if measured else None

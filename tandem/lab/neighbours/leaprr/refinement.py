@@ -60,50 +60,35 @@ def refine(
     the rest follows in the base order. With only one of the `networks`, the raw similarities stand
     in for the other's scores (Table 3).
     """
-    if networks != "both":
-        return _refined_by_one(model, lists, networks == "text_queries")
     if not model.config.averages_whole_matrix:
-        return refine_as_served(model, lists)
-    texts_IK, text_scores_IK = refined_scores(model, lists, is_text_query=False)
-    images_TK, image_scores_TK = refined_scores(model, lists.reversed(), is_text_query=True)
-    by_images_IT = np.array(lists.cross, np.float64)
-    by_texts_TI = by_images_IT.T.copy()
-    np.put_along_axis(by_images_IT, texts_IK, text_scores_IK, axis=1)
-    np.put_along_axis(by_texts_TI, images_TK, image_scores_TK, axis=1)
-    final_IT = (by_images_IT + by_texts_TI.T) / 2
+        return refine_as_served(model, lists, networks)
+    refined = [
+        _with_scores(lists, *refined_scores(model, view, is_text_query=is_text), is_text)
+        for view, is_text in _directions(lists, networks)
+    ]
+    final_IT: Scores = np.mean(refined, axis=0)
     return RefinedOrders(retrieve_order(final_IT), retrieve_order(final_IT.T))
 
 
-def refine_as_served(model: LeaprrModel, lists: SimilarityLists) -> RefinedOrders:
+def refine_as_served(
+    model: LeaprrModel, lists: SimilarityLists, networks: Networks = "both"
+) -> RefinedOrders:
     """Returns each query's own items reordered by its direction's network, and the rest after them.
 
     A search knows one query, so this is how its items are ordered in whichever profile, and how the
     paper's profile orders a corpus.
     """
-    texts_IK, text_scores_IK = refined_scores(model, lists, is_text_query=False)
-    images_TK, image_scores_TK = refined_scores(model, lists.reversed(), is_text_query=True)
-    return RefinedOrders(
-        _reordered_pool(lists.cross, texts_IK, text_scores_IK),
-        _reordered_pool(lists.cross.T, images_TK, image_scores_TK),
-    )
+    orders = [retrieve_order(np.asarray(each, np.float64)) for each in (lists.cross, lists.cross.T)]
+    for view, is_text_query in _directions(lists, networks):
+        scored = refined_scores(model, view, is_text_query=is_text_query)
+        orders[is_text_query] = _reordered_pool(orders[is_text_query], *scored)
+    return RefinedOrders(*orders)
 
 
-def _refined_by_one(
-    model: LeaprrModel, lists: SimilarityLists, is_text_query: bool
-) -> RefinedOrders:
-    """Returns both orders by one direction's network."""
-    view = lists.reversed() if is_text_query else lists
-    items_QK, scores_QK = refined_scores(model, view, is_text_query=is_text_query)
-    if model.config.averages_whole_matrix:
-        refined_QN = np.array(view.cross, np.float64)
-        np.put_along_axis(refined_QN, items_QK, scores_QK, axis=1)
-        orders = retrieve_order(refined_QN), retrieve_order(refined_QN.T)
-    else:
-        orders = (
-            _reordered_pool(view.cross, items_QK, scores_QK),
-            retrieve_order(np.asarray(view.cross.T, np.float64)),
-        )
-    return RefinedOrders(*(reversed(orders) if is_text_query else orders))
+def _directions(lists: SimilarityLists, networks: Networks) -> list[tuple[SimilarityLists, bool]]:
+    """Returns the views whose queries a network scores, and whether these are texts."""
+    views = [("image_queries", lists, False), ("text_queries", lists.reversed(), True)]
+    return [(view, is_text) for name, view, is_text in views if networks in ("both", name)]
 
 
 @torch.inference_mode()
@@ -140,13 +125,21 @@ def threshold_nodes(config: LeaprrConfig, is_text_query: bool) -> int | None:
     return config.fixed_threshold_nodes and config.fixed_threshold_nodes[is_text_query]
 
 
-def _reordered_pool(similarity_QN: Scores, items_QK: Indices, scores_QK: Scores) -> Order:
+def _with_scores(
+    lists: SimilarityLists, items_QK: Indices, scores_QK: Scores, is_text_query: bool
+) -> Scores:
+    """Returns float64 [I, T]: the raw similarities, with these scores of either's queries."""
+    refined_IT = np.array(lists.cross, np.float64)
+    np.put_along_axis(refined_IT.T if is_text_query else refined_IT, items_QK, scores_QK, axis=1)
+    return refined_IT
+
+
+def _reordered_pool(order_QN: Order, items_QK: Indices, scores_QK: Scores) -> Order:
     """Returns int64 [Q, N]: each query's listed items by score, then the rest in the base order.
 
     The list says which items those are: it comes from single precision, so that nearly equal items
     may be in another order there than in the matrix.
     """
-    order_QN = retrieve_order(np.asarray(similarity_QN, np.float64))
     is_listed_QN = np.zeros(order_QN.shape, np.bool_)
     np.put_along_axis(is_listed_QN, items_QK, True, axis=1)
     rest_QN = order_QN[~np.take_along_axis(is_listed_QN, order_QN, axis=1)]

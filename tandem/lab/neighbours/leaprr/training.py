@@ -6,7 +6,7 @@ A run can be kept between two epochs and continued later, with the same weights 
 import copy
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,10 @@ import torch
 
 from tandem.lab.evaluation.metrics import RECALL_AT, recall_at, recall_sum
 from tandem.lab.evaluation.ranking import first_answer_ranks
-from tandem.lab.neighbours.leaprr.batch_loss import batch_loss
 from tandem.lab.neighbours.leaprr.config import LeaprrConfig
+from tandem.lab.neighbours.leaprr.losses import batch_loss
 from tandem.lab.neighbours.leaprr.query_graphs import needed_depth
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, RefinedOrders, refine
-from tandem.lab.neighbours.lists.neighbour_lists import Indices
 from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
 
 OnStep = Callable[[int, float], None]
@@ -91,11 +90,11 @@ class LeaprrRun:
         networks stay.
         """
         config = self._model.config
-        for texts_B in _batches(
-            self._rng.permutation(self._lists.cross.shape[1]), config.batch_size
-        ):
+        texts = self._rng.permutation(self._lists.cross.shape[1])
+        for start in range(0, len(texts), config.batch_size):
             for group in self._optimiser.param_groups:
                 group["lr"] = _rate(config, len(self.losses), self.step_count)
+            texts_B = texts[start : start + config.batch_size]
             loss = batch_loss(self._model, self._lists, texts_B, self._rng)
             if not torch.isfinite(loss):
                 raise LeaprrDiverged(
@@ -166,11 +165,6 @@ def _weights(model: LeaprrModel) -> dict[str, Any]:
         "image_queries": copy.deepcopy(model.image_queries.state_dict()),
         "text_queries": copy.deepcopy(model.text_queries.state_dict()),
     }
-
-
-def _batches(texts: Indices, size: int) -> Iterator[Indices]:
-    for start in range(0, len(texts), size):
-        yield texts[start : start + size]
 
 
 def _rate(config: LeaprrConfig, step: int, step_count: int) -> float:

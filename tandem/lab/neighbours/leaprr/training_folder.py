@@ -134,7 +134,14 @@ class LeaprrFolder:
                 has_best = (self.path / MODEL_NAME).is_file()
                 kept = "keeps the best networks of the epochs before" if has_best else "has none"
                 raise LeaprrDiverged(f"{error}. {self.path} {kept}.") from error
-            training = _training(plan, run, seconds_before + time.monotonic() - start_time)
+            training = LeaprrTraining(
+                plan,
+                run.done_count,
+                tuple(run.dev_recall_sums),
+                round(seconds_before + time.monotonic() - start_time, 1),
+                __version__,
+                _scored_pairs(plan),
+            )
             if run.is_best:
                 save_leaprr(self.path / MODEL_NAME, run.best)
             self._write(plan, run, training)
@@ -196,23 +203,14 @@ class LeaprrFolder:
         return float(content["seconds"])
 
     def _write(self, plan: LeaprrPlan, run: LeaprrRun, training: LeaprrTraining) -> None:
-        content = {
-            "plan": json.dumps(asdict(plan)),
-            "state": run.state(),
-            "seconds": training.seconds,
-        }
         write_text_whole(self.path / MANIFEST_NAME, json.dumps(asdict(training), indent=1) + "\n")
+        plan_text, seconds = json.dumps(asdict(plan)), training.seconds
 
         def write(path: Path) -> None:
             with opened_for_torch(path) as file:
-                torch.save(content, file)
+                torch.save({"plan": plan_text, "state": run.state(), "seconds": seconds}, file)
 
         write_whole(self.path / STATE_NAME, write)
-
-
-def _training(plan: LeaprrPlan, run: LeaprrRun, seconds: float) -> LeaprrTraining:
-    sums, rounded = tuple(run.dev_recall_sums), round(seconds, 1)
-    return LeaprrTraining(plan, run.done_count, sums, rounded, __version__, _scored_pairs(plan))
 
 
 def _scored_pairs(plan: LeaprrPlan) -> str | None:

@@ -1,14 +1,13 @@
 """Computes the neighbours of a gallery that a checkpoint has encoded."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from hashlib import sha256
 
 import numpy as np
 
 from tandem.contract.content import Modality
 from tandem.contract.regions import RegionContent
-from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
+from tandem.lab.evaluation.gallery import Gallery
 from tandem.lab.evaluation.offline import OfflineGallery, ScoredPools
 from tandem.lab.evaluation.ranking import Order
 from tandem.lab.neighbours.lists.corpus_neighbours import (
@@ -18,8 +17,6 @@ from tandem.lab.neighbours.lists.corpus_neighbours import (
     with_pools,
 )
 from tandem.lab.neighbours.lists.neighbour_lists import Indices
-
-OnQuery = Callable[[str, int], None]
 
 
 def corpus_digest(gallery: Gallery) -> str:
@@ -35,32 +32,6 @@ def corpus_digest(gallery: Gallery) -> str:
         ):
             digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
-
-
-def gallery_neighbours(
-    encoded: OfflineGallery,
-    gallery: Gallery,
-    source: NeighbourSource,
-    depth: int,
-    *,
-    pool_size: int = 0,
-    retriever: OfflineGallery | None = None,
-    on_query: OnQuery = lambda *_: None,
-) -> CorpusNeighbours:
-    """Returns the `depth` nearest of each picture and caption, with the CE's logits of pools.
-
-    `retriever` is the same gallery encoded by another checkpoint, whose bi-encoder then gives the
-    embeddings (Sep+Coop). Raises ValueError as embedded_neighbours.
-    """
-    embedded = retriever or encoded
-    near = embedded_neighbours(embedded, gallery, source, depth)
-    if not pool_size:
-        return near
-    pools = {
-        name: encoded.score(target, pool_size, partial(on_query, name), embedded)
-        for name, target in DIRECTIONS.items()
-    }
-    return over_pools(near, gallery, pools, pool_size)
 
 
 def check_pool(pool_size: int, depth: int) -> None:

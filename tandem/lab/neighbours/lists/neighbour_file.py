@@ -33,16 +33,9 @@ _TENSORS: Final = ("images", "texts", "image_of_text", "image_pool_logits", "tex
 
 
 @dataclass(frozen=True, slots=True)
-class NeighbourManifest:
+class NeighbourManifest(NeighbourSource):
     """Describes a file of neighbours."""
 
-    model_fingerprint: str
-    """Of the model that embedded the corpus."""
-    corpus: str
-    split: str
-    seed: int
-    corpus_sha256: str
-    """Digest of all ids, captions and pictures."""
     base: str
     """BE, or BE + CE with the size of its pools."""
     k: int

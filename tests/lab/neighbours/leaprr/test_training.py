@@ -8,8 +8,8 @@ import torch
 from numpy.testing import assert_array_equal
 
 from tandem.lab.evaluation.ranking import retrieve_order
-from tandem.lab.neighbours.leaprr.batch_loss import batch_loss
 from tandem.lab.neighbours.leaprr.config import LeaprrConfig, Profile, leaprr_config
+from tandem.lab.neighbours.leaprr.losses import batch_loss
 from tandem.lab.neighbours.leaprr.refinement import (
     LeaprrModel,
     RefinedOrders,
