@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from tandem.corpus.records import Caption, Record
 from tandem.installation import demo_folder
@@ -46,7 +46,11 @@ class Drawings:
         self.concepts = _read_concepts(folder / "concepts.json.gz")
         """Concepts by code points, in order."""
         # Read whole: an open ZipFile would share its file position with every forked process.
-        self._webp = {path.stem: _read_zip(path) for path in folder.glob("*.zip")}
+        self._webp: dict[str, dict[str, bytes]] = {}
+        for path in folder.glob("*.zip"):
+            with zipfile.ZipFile(path) as archive:
+                drawn = {Path(name).stem: archive.read(name) for name in archive.namelist()}
+            self._webp[path.stem] = drawn
         self.styles = tuple(sorted(self._webp))
 
     def has(self, codepoints: str, style: str) -> bool:
@@ -98,16 +102,13 @@ def emoji_records(split: Split) -> Iterator[Record]:
     """
     if split not in SPLITS:
         raise ValueError(f"no split {split!r} of emoji; there are {', '.join(SPLITS)}")
-    return _records(open_drawings(), split)
-
-
-def _records(drawings: Drawings, split: Split) -> Iterator[Record]:
-    for concept in drawings.concepts.values():
-        for style in drawings.styles:
-            if drawing_split(concept.split, style) == split and drawings.has(
-                concept.codepoints, style
-            ):
-                yield _record(concept, style, split)
+    drawings = open_drawings()
+    return (
+        _record(concept, style, split)
+        for concept in drawings.concepts.values()
+        for style in drawings.styles
+        if drawing_split(concept.split, style) == split and drawings.has(concept.codepoints, style)
+    )
 
 
 def _record(concept: Concept, style: str, split: Split) -> Record:
@@ -123,15 +124,8 @@ def _record(concept: Concept, style: str, split: Split) -> Record:
 
 
 def _read_concepts(path: Path) -> Mapping[str, Concept]:
-    document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-    return {concept["codepoints"]: _concept(concept) for concept in document["concepts"]}
-
-
-def _concept(fields: dict[str, Any]) -> Concept:
-    keywords = {language: tuple(words) for language, words in fields.pop("keywords").items()}
-    return Concept(**fields, keywords=keywords)
-
-
-def _read_zip(path: Path) -> Mapping[str, bytes]:
-    with zipfile.ZipFile(path) as archive:
-        return {Path(name).stem: archive.read(name) for name in archive.namelist()}
+    concepts = {}
+    for fields in json.loads(gzip.decompress(path.read_bytes()))["concepts"]:
+        keywords = {language: tuple(words) for language, words in fields.pop("keywords").items()}
+        concepts[fields["codepoints"]] = Concept(**fields, keywords=keywords)
+    return concepts

@@ -10,8 +10,8 @@ sentence.
 
 import json
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from tandem.contract.filtering.attributes import Attributes, check_attributes
 from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.caption_text import language_field
-from tandem.corpus.readers.image_sources import image_file
+from tandem.corpus.readers.image_sources import ImageFile, image_file
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.splits import split_named
@@ -35,7 +35,6 @@ def read_karpathy(
     json_path: Path,
     image_root: Path,
     split: str,
-    captions_per_image: int | None = None,
     restval_in_train: bool = True,
     left_out: LeftOut | None = None,
 ) -> RecordStream:
@@ -44,9 +43,8 @@ def read_karpathy(
     A record's id is its picture's file name without the suffix, a caption's the record's and its
     sentid: "36979#4". A sentid by itself may be another picture's name, as it is in Flickr30k.
 
-    `captions_per_image` keeps the first captions of an image; published COCO figures use five,
-    while some images have six or seven. COCO's `restval` images are training data: unless
-    `restval_in_train` is false, split "train" includes them, and calls them "train".
+    COCO's `restval` images are training data: unless `restval_in_train` is false, split "train"
+    includes them, and calls them "train".
 
     The JSON is read at the call, which raises CorpusFileMissing, CorpusMalformed, or SplitUnknown
     for a split without images. An entry is checked when its record is read. A missing picture is
@@ -63,30 +61,30 @@ def read_karpathy(
     # The caller may choose another folder; otherwise pictures must stay in the JSON's folder.
     beside = json_path.parent
     walls = beside if image_root.is_relative_to(beside) else image_root
-    entry = _EntryReader(image_root, walls, split, captions_per_image)
-    return RecordStream(_records(chosen, entry, left_out), json_path, left_out, total=len(chosen))
+    image_of = partial(image_file, image_root, walls=walls)
+    records = _records(chosen, image_of, split, left_out)
+    return RecordStream(records, json_path, left_out, total=len(chosen))
 
 
-@dataclass(frozen=True, slots=True)
-class _EntryReader:
-    """Makes records of a file's entries."""
-
-    root: Path
-    """The pictures' folder."""
-    walls: Path
-    """The folder that links among them may not leave."""
-    split: str
-    caption_limit: int | None
-
-    def record(self, image: dict[str, Any], place: str) -> Record:
-        """Returns an entry's record; raises CorpusMalformed naming `place`."""
-        folder = _field(image, "filepath", str, place) if "filepath" in image else ""
-        name = PurePosixPath(folder) / _field(image, "filename", str, place)
-        source = image_file(self.root, str(name), place, self.walls)
-        record_id = str(image.get("record_id", unicodedata.normalize("NFC", source.path.stem)))
-        captions = tuple(_captions(image, record_id, place)[: self.caption_limit])
-        family = str(image.get("family", record_id))
-        return Record(record_id, captions, self.split, family, source, _attributes(image, place))
+def _records(
+    images: list[tuple[str, dict[str, Any]]],
+    image_of: Callable[[str, str], ImageFile],
+    split: str,
+    left_out: LeftOut,
+) -> Iterator[Record]:
+    for place, image in images:
+        try:
+            folder = _field(image, "filepath", str, place) if "filepath" in image else ""
+            name = PurePosixPath(folder) / _field(image, "filename", str, place)
+            source = image_of(str(name), place)
+            record_id = str(image.get("record_id", unicodedata.normalize("NFC", source.path.stem)))
+            captions = tuple(_captions(image, record_id, place))
+            family = str(image.get("family", record_id))
+            record = Record(record_id, captions, split, family, source, _attributes(image, place))
+        except CorpusMalformed as error:
+            left_out.refuse(error)
+        else:
+            yield record
 
 
 def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str, Any]]]:
@@ -114,16 +112,6 @@ def _read_images(json_path: Path, left_out: LeftOut) -> list[tuple[str, dict[str
         else:
             named.append((place, image))
     return named
-
-
-def _records(
-    images: list[tuple[str, dict[str, Any]]], entry: _EntryReader, left_out: LeftOut
-) -> Iterator[Record]:
-    for place, image in images:
-        try:
-            yield entry.record(image, place)
-        except CorpusMalformed as error:
-            left_out.refuse(error)
 
 
 def _attributes(image: dict[str, Any], place: str) -> Attributes:

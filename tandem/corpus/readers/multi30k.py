@@ -16,15 +16,15 @@ task 2 has five. Neither are those of Karpathy's Flickr30k, whose splits have ot
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, SplitUnknown
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.caption_text import decoded, numbered_captions, numbered_lines
-from tandem.corpus.readers.image_sources import image_file
+from tandem.corpus.readers.image_sources import ImageFile, image_file
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.splits import split_named
 from tandem.corpus.records import Caption, Record
@@ -68,36 +68,28 @@ def read_multi30k(
         language: [(path, _lines(path, len(names), picture_list, folder)) for path in paths]
         for language, paths in files[chosen].items()
     }
-    source = _Pictures(picture_list, image_root, folder)
-    records = _records(names, columns, source, split, left_out)
+    # The caller may choose another folder; otherwise pictures must stay in the corpus's folder.
+    walls = folder if image_root.is_relative_to(folder) else image_root
+    image_of = partial(image_file, image_root, walls=walls)
+    records = _records(names, columns, picture_list, image_of, split, left_out)
     return RecordStream(records, folder, left_out, total=len(names))
-
-
-@dataclass(frozen=True, slots=True)
-class _Pictures:
-    """Names a list of pictures and the folders that they lie in."""
-
-    listed_in: Path
-    root: Path
-    corpus: Path
 
 
 def _records(
     names: list[str | None],
     columns: Mapping[str, list[tuple[Path, list[bytes]]]],
-    pictures: _Pictures,
+    picture_list: Path,
+    image_of: Callable[[str, str], ImageFile],
     split: str,
     left_out: LeftOut,
 ) -> Iterator[Record]:
-    # The caller may choose another folder; otherwise pictures must stay in the corpus's folder.
-    walls = pictures.corpus if pictures.root.is_relative_to(pictures.corpus) else pictures.root
     for number, name in enumerate(names):
         if name is None:
             continue
         record_id = unicodedata.normalize("NFC", Path(name).stem)
-        place = f"{pictures.listed_in}: line {number + 1}"
+        place = f"{picture_list}: line {number + 1}"
         try:
-            image = image_file(pictures.root, name, place, walls)
+            image = image_of(name, place)
         except CorpusMalformed as error:
             left_out.refuse(error)
             continue

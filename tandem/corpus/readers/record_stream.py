@@ -62,19 +62,16 @@ class RecordStream(Iterator[Record]):
             try:
                 record = next(self._records)
             except StopIteration:
-                self._check_some()
+                if not self._given_count:
+                    self._given_count = -1  # raised once
+                    why = self.left_out.summary() or "there is no record"
+                    raise NothingRead(f"{self._place}: nothing was read; {why}") from None
                 raise
             if self._is_taken(record):
                 self._given_count += 1
                 self.left_out.uncaptioned_count += not (record.captions or record.captions_fault)
                 return record
         raise StopIteration
-
-    def _check_some(self) -> None:
-        if not self._given_count:
-            self._given_count = -1  # raised once
-            why = self.left_out.summary() or "there is no record"
-            raise NothingRead(f"{self._place}: nothing was read; {why}")
 
     def _is_taken(self, record: Record) -> bool:
         named = f"{record.record_id!a} ({record.image})"

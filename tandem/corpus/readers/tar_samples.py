@@ -119,8 +119,7 @@ def _paired(group: list[_Member], archive: Path, left_out: LeftOut) -> dict[str,
             )
         by_stem[stem][each.kind] = each
     pairing = _Pairing(archive, left_out, {})
-    for stem, files in pairing.left_of(group[0].key, by_stem).items():
-        pairing.records[stem] = files
+    pairing.records.update(pairing.left_of(group[0].key, by_stem))
     return {
         stem: {kind: each.member for kind, each in files.items()}
         for stem, files in pairing.records.items()

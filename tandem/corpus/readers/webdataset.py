@@ -28,9 +28,9 @@ from tandem.corpus.errors import (
 )
 from tandem.corpus.left_out import FileFault, LeftOut
 from tandem.corpus.readers.caption_text import (
-    MAX_TEXT_BYTES,
     caption_field,
     caption_lines,
+    check_text_bytes,
     language_field,
     numbered_captions,
 )
@@ -133,7 +133,11 @@ def _records(shard: ShardFile, split: str, language: str, left_out: LeftOut) -> 
                 captions = numbered_captions(record_id, texts, its_language or language)
             except CorpusMalformed as error:
                 fault = str(error)
-            image = _image(shard.path, key, members)
+            image: ImageSource = NoImage(
+                f"{shard.path}: {key}", f"no picture ({', '.join(PICTURE_SUFFIXES)})"
+            )
+            if PICTURE in members:
+                image = TarImage(shard.path, members[PICTURE])
             yield Record(record_id, captions, split, record_id, image, captions_fault=fault)
 
 
@@ -149,12 +153,6 @@ def _samples(shard: ShardFile, left_out: LeftOut) -> dict[Name, Sample]:
     except CorpusError as error:
         left_out.refuse(error, FileFault.DAMAGED)
     return tar_samples(iter(members), shard.path, left_out)
-
-
-def _image(archive: Path, key: str, members: Sample) -> ImageSource:
-    if PICTURE in members:
-        return TarImage(archive, members[PICTURE])
-    return NoImage(f"{archive}: {key}", f"no picture ({', '.join(PICTURE_SUFFIXES)})")
 
 
 def _texts(file: BufferedReader, archive: Path, members: Sample) -> tuple[list[str], str | None]:
@@ -185,10 +183,7 @@ def _json(text_bytes: bytes, place: str) -> object:
 
 def _text_bytes(file: BufferedReader, archive: Path, member: TarMember) -> bytes:
     place = f"{archive}: {member.name}"
-    if member.size_bytes > MAX_TEXT_BYTES:
-        raise CorpusMalformed(
-            f"{place} has more than {MAX_TEXT_BYTES:,} bytes; is it one picture's captions?"
-        )
+    check_text_bytes(member.size_bytes, place)
     return _read(file, member, place)
 
 

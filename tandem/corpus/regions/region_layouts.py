@@ -32,21 +32,13 @@ def open_regions(path: Path, left_out: LeftOut | None = None) -> RegionReader:
         return M3pH5(path)
     if path.name.endswith(IMAGES_END):
         return ScanPrecomp(path)
-    if _is_tsv(path):
-        if (path.parent / IDS_NAME).exists() or _column_count(path) != COLUMN_COUNT:
+    if ".tsv" in path.suffixes:  # BAN's files end in .tsv.1.
+        with open_plain_file(path) as file:
+            column_count = file.readline().count(b"\t") + 1
+        if (path.parent / IDS_NAME).exists() or column_count != COLUMN_COUNT:
             return VinvlTsv(path)
         return BottomUpTsv(path)
     raise CorpusFileMissing(
         f"{path} is not a known detector output: a .tsv, .h5, *{IMAGES_END}, OSCAR's .pt, or "
         " a folder with UNITER's data.mdb or with .npz files"
     )
-
-
-def _is_tsv(path: Path) -> bool:
-    # BAN's files end in .tsv.1.
-    return ".tsv" in path.suffixes
-
-
-def _column_count(path: Path) -> int:
-    with open_plain_file(path) as file:
-        return file.readline().count(b"\t") + 1

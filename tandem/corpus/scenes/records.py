@@ -58,19 +58,17 @@ def scene_records(split: Split, seed: int, count: int) -> Iterator[Record]:
         raise ValueError(
             f"count is {count}; whole families need a positive multiple of {FAMILY_SIZE}"
         )
-    return _records(split, seed, count // FAMILY_SIZE)
+    return (
+        _record(scene, split, f"scenes-{split}-{number:06d}", sibling)
+        for number in range(count // FAMILY_SIZE)
+        for sibling, scene in enumerate(scene_family(split, seed, number))
+    )
 
 
 def is_held_out_pair(first: Noun, second: Noun) -> bool:
     """Returns whether train never shows these two nouns in one picture."""
     key = "+".join(sorted((first.codepoints, second.codepoints)))
     return blake2b(key.encode(), digest_size=4).digest()[0] % _HELD_OUT_PAIR_MODULUS == 0
-
-
-def _records(split: Split, seed: int, family_count: int) -> Iterator[Record]:
-    for number in range(family_count):
-        for sibling, scene in enumerate(scene_family(split, seed, number)):
-            yield _record(scene, split, f"scenes-{split}-{number:06d}", sibling)
 
 
 def _record(scene: Scene, split: Split, family: str, sibling: int) -> Record:
@@ -80,15 +78,12 @@ def _record(scene: Scene, split: Split, family: str, sibling: int) -> Record:
         for language in LANGUAGES
         for number, text in enumerate(captions_of(scene, language))
     )
-    return Record(record_id, captions, split, family, ScenePng(scene), _attributes(scene))
-
-
-def _attributes(scene: Scene) -> Attributes:
-    return {
+    attributes: Attributes = {
         "style": tuple(sorted({group.style for group in scene.groups})),
         "layout": scene.layout.name.lower(),
         "drawing_count": sum(group.count for group in scene.groups),
     }
+    return Record(record_id, captions, split, family, ScenePng(scene), attributes)
 
 
 class _Casting:
