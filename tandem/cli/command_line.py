@@ -229,9 +229,6 @@ def _status(app: typer.Typer) -> int:
     except TandemError as error:
         print_error(error)
         return 1
-    except UnicodeError as error:
-        errors.print(_not_text(error))
-        return 1
     except _NAMED as error:
         errors.print(suited(_described(error)))
         return 1
@@ -242,15 +239,13 @@ def _leave(number: int, _frame: object) -> NoReturn:
     raise Stopped(128 + number)
 
 
-def _not_text(error: UnicodeError) -> str:
-    what = getattr(error, "object", None)
-    if isinstance(error, UnicodeEncodeError):
-        return f"{what!r} is not text: it has bytes that are not UTF-8, or a lone surrogate"
-    return f"not UTF-8: {error}; save it as UTF-8"
-
-
 def _described(error: Exception) -> str:
     """Returns the error's message; for a file, its name and the fault."""
+    if isinstance(error, UnicodeEncodeError):
+        what = repr(error.object)
+        return f"{what} is not text: it has bytes that are not UTF-8, or a lone surrogate"
+    if isinstance(error, UnicodeError):
+        return f"not UTF-8: {error}; save it as UTF-8"
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         # Not all of it in lower case: it may name a variable.
         return f"{os.fsdecode(error.filename)}: {error.strerror[:1].lower()}{error.strerror[1:]}"

@@ -13,7 +13,6 @@ from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.client import (
     Access,
     Client,
-    DirectionRecall,
     IndexDescription,
     IndexPart,
     KeywordState,
@@ -52,13 +51,22 @@ def show(
     with Client(address, access=Access.from_environment()) as client:
         found = client.describe_index(index_id=index_id)
     answer({"index_id": index_id} | plain(found))
-    out.print(_headline(index_id, found))
+    coverage = found.coverage
+    out.print(
+        f"{index_id}: {found.item_count(Modality.IMAGE):,} images and "
+        f"{found.item_count(Modality.TEXT):,} texts on {coverage.answered_shard_count} of "
+        f"{coverage.shard_count} shards, model {found.model_fingerprint[:12]}, "
+        f"{found.embedding_dimension} dimensions"
+    )
     rows = [["shard", "of", "type", "items", "dead", "tail", "MB", "built", "live"]]
     for shard in found.shards:
         rows += [[str(shard.shard_number), *_cells(part)] for part in shard.parts]
     out.rows(rows, left=range(3))
     for recall in found.live_recalls:
-        out.print(_live(recall))
+        out.print(
+            f"live recall, {recall.query_modality.value} to {recall.target_modality.value}: "
+            f"{100 * recall.recall:.1f} % in {recall.search_count:,} searches"
+        )
     if not found.live_recalls:
         out.print("live recall: no recent search was repeated exactly")
     for note in _notes(found):
@@ -69,16 +77,6 @@ def show(
 def _warn(missing_shards: Mapping[int, str]) -> None:
     for number, reason in sorted(missing_shards.items()):
         errors.print(f"warning: shard {number} did not answer ({reason})")
-
-
-def _headline(index_id: str, found: IndexDescription) -> str:
-    coverage = found.coverage
-    return (
-        f"{index_id}: {found.item_count(Modality.IMAGE):,} images and "
-        f"{found.item_count(Modality.TEXT):,} texts on {coverage.answered_shard_count} of "
-        f"{coverage.shard_count} shards, model {found.model_fingerprint[:12]}, "
-        f"{found.embedding_dimension} dimensions"
-    )
 
 
 def _cells(part: IndexPart) -> list[str]:
@@ -95,27 +93,14 @@ def _cells(part: IndexPart) -> list[str]:
     ]
 
 
-def _live(recall: DirectionRecall) -> str:
-    return (
-        f"live recall, {recall.query_modality.value} to {recall.target_modality.value}: "
-        f"{100 * recall.recall:.1f} % in {recall.search_count:,} searches"
-    )
-
-
 def _notes(found: IndexDescription) -> list[str]:
-    notes: list[str] = []
-    for shard in found.shards:
-        for part in shard.parts:
-            its_notes = (note for note in (part.fallback.why, part.activity) if note)
-            notes.extend(
-                f"{part.modality.value}s on shard {shard.shard_number}: {note}"
-                for note in its_notes
-            )
-    states = {shard.keyword_state for shard in found.shards}
-    return [
-        *notes,
-        *(
-            f"words for hybrid search: {_KEYWORDS[state]}"
-            for state in sorted(states, key=lambda state: state.value)
-        ),
+    notes = [
+        f"{part.modality.value}s on shard {shard.shard_number}: {note}"
+        for shard in found.shards
+        for part in shard.parts
+        for note in (part.fallback.why, part.activity)
+        if note
     ]
+    states = {shard.keyword_state for shard in found.shards}
+    in_order = sorted(states, key=lambda state: state.value)
+    return notes + [f"words for hybrid search: {_KEYWORDS[state]}" for state in in_order]

@@ -45,7 +45,7 @@ from tandem.corpus.readable_records import (
     records_with_pictures,
 )
 from tandem.corpus.record_regions import RecordRegions
-from tandem.corpus.records import Caption, Record
+from tandem.corpus.records import Record
 from tandem.errors import TandemError
 
 DEFAULT_SPLIT: Final = "test"
@@ -291,19 +291,21 @@ class _PictureCount:
     ) -> Iterator[NewItem]:
         """Yields each image, and optionally its captions, in a thread of gRPC.
 
-        With `caption_attribute` the image has them too, as an attribute of that name.
+        All have the corpus's attributes, the split and the language, an image that of each caption.
+        With `caption_attribute` the image has the captions too, as an attribute of that name.
         """
         for record, content in sent:
             self.given += 1
             self._item_count += 1 + (len(record.captions) if with_captions else 0)
             self._ends.append(self._item_count)
-            attributes = dict(_picture_attributes(record))
+            shared = {**record.attributes, "split": record.split}
+            languages = sorted({caption.language for caption in record.captions})
+            attributes: Attributes = {**shared, "language": tuple(languages)}
             if caption_attribute is not None:
-                attributes[caption_attribute] = _attribute_captions(record)
+                attributes = {**attributes, caption_attribute: _attribute_captions(record)}
             yield record.record_id, content, attributes
-            if with_captions:
-                for caption in record.captions:
-                    yield caption.caption_id, caption.text, _caption_attributes(record, caption)
+            for caption in record.captions if with_captions else ():
+                yield caption.caption_id, caption.text, {**shared, "language": caption.language}
 
     def done(self, item_count: int) -> int:
         """Returns how many images the first `item_count` items complete."""
@@ -318,14 +320,3 @@ def _attribute_captions(record: Record) -> tuple[str, ...]:
     texts = dict.fromkeys(caption.text for caption in record.captions)
     fitting = [text for text in texts if len(text.encode()) <= MAX_TEXT_BYTES]
     return tuple(fitting[:MAX_TEXTS_COUNT])
-
-
-def _picture_attributes(record: Record) -> Attributes:
-    """Returns an image's attributes: split, languages of its captions, and the corpus's own."""
-    languages = sorted({caption.language for caption in record.captions})
-    return {**record.attributes, "split": record.split, "language": tuple(languages)}
-
-
-def _caption_attributes(record: Record, caption: Caption) -> Attributes:
-    """Returns a caption's attributes: its language, and those of its image."""
-    return {**record.attributes, "split": record.split, "language": caption.language}

@@ -88,7 +88,10 @@ def add(asked: AddOptions) -> None:
                 f"{', '.join(given)}: only for a published model, by its name or folder"
             )
         checkpoint = default_checkpoint() if asked.model is None else user_path(asked.model)
-        _tell(asked.repository, _exported(checkpoint, asked.repository, chosen, with_pt2=asked.pt2))
+        with LongWork(often_short=True) as work:
+            work.show(f"export in {chosen.value}", 0)
+            exported = export_model(checkpoint, asked.repository, chosen, with_pt2=asked.pt2)
+        _tell(asked.repository, exported)
         return
     with LongWork(often_short=True) as work:
         work.show("read the model", 0)
@@ -120,12 +123,7 @@ def _is_checkpoint(model: str) -> bool:
     if not folder.is_dir():
         # A hub name is "owner/name" at most; anything else was meant as a path.
         return model.count("/") > 1 or model.startswith(("/", ".", "~"))
-    return not _is_published(folder)
-
-
-def _is_published(folder: Path) -> bool:
-    """Returns whether it is the folder of a published model or of the zoo's."""
-    return is_published_folder(folder) or is_zoo_checkpoint(folder)
+    return not (is_published_folder(folder) or is_zoo_checkpoint(folder))
 
 
 def _read_model(name: str, revision: str | None, image_encoder: str | None) -> PublishedModel:
@@ -146,14 +144,6 @@ def _folder(name: str) -> Path:
         return user_path(name)
     hub_name, _, revision = name.partition("@")
     return published_folder(hub_name, revision or None)
-
-
-def _exported(
-    checkpoint: Path, repository: Path, precision: Precision, *, with_pt2: bool
-) -> Manifest:
-    with LongWork(often_short=True) as work:
-        work.show(f"export in {precision.value}", 0)
-        return export_model(checkpoint, repository, precision, with_pt2=with_pt2)
 
 
 def _describe(name: str, model: PublishedModel) -> None:

@@ -11,7 +11,6 @@ from tandem.cli.terminal.progress import LongWork
 from tandem.lab.neighbours.leaprr.saved_model import load_leaprr
 from tandem.lab.neighbours.leaprr.served_networks import install_leaprr, trained_over
 from tandem.model_io.repository.model_repository import our_manifest
-from tandem.model_io.repository.neighbour_manifest import NeighbourModelManifest
 
 
 def add_neighbours(
@@ -36,14 +35,11 @@ def add_neighbours(
             )
         model = load_leaprr(path)
         work.show("export, and compare with the networks themselves", 0)
-        _tell(repository, install_leaprr(model, base.fingerprint, repository))
+        made = install_leaprr(model, base.fingerprint, repository)
+    out.print(
+        f"{repository}: neighbour model {made.fingerprint[:12]} over "
+        f"{made.base_fingerprint[:12]}, orders {made.text_query.item_count} images for a "
+        f"text and {made.image_query.item_count} texts for an image"
+    )
     if base_fingerprint is None:
         out.print(f"{path} does not name the model that it was trained over; this one is assumed")
-
-
-def _tell(repository: Path, manifest: NeighbourModelManifest) -> None:
-    out.print(
-        f"{repository}: neighbour model {manifest.fingerprint[:12]} over "
-        f"{manifest.base_fingerprint[:12]}, orders {manifest.text_query.item_count} images for a "
-        f"text and {manifest.image_query.item_count} texts for an image"
-    )

@@ -47,7 +47,12 @@ def _causes(
                 ).items
             ]
             if missing:
-                known = _known_names(client, query, index_id, plain)
+                near = client.search(
+                    query,
+                    index_id=index_id,
+                    **plain | {"return_n": _LOOKED_AT_COUNT, "attributes_included": True},
+                )
+                known = sorted({name for item in near.items for name in item.attributes})
                 yield from (_missing(name, known) for name in missing)
                 return
             if not client.search(
@@ -86,16 +91,6 @@ def _names(where: Filter) -> Iterator[str]:
             return
         case _:
             yield where.name
-
-
-def _known_names(client: Client, query: Query, index_id: str, plain: SearchOptions) -> list[str]:
-    """Returns the attribute names of items near the query."""
-    near = client.search(
-        query,
-        index_id=index_id,
-        **plain | {"return_n": _LOOKED_AT_COUNT, "attributes_included": True},
-    )
-    return sorted({name for item in near.items for name in item.attributes})
 
 
 def _missing(name: str, known: list[str]) -> str:

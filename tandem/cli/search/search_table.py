@@ -1,11 +1,10 @@
 """Prints an answer for people: items, degradations and times."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tandem.cli.terminal.console import aligned, errors, one_line, out
 from tandem.client import (
     Coverage,
-    Explanation,
     FoundItem,
     InferenceCost,
     SearchPath,
@@ -104,7 +103,8 @@ def warnings(result: SearchResult) -> list[str]:
                 stop = _stop(result.neighbours.stop) if result.neighbours else ""
                 lines.append(f"not ordered by neighbours: {stop}")
             case "NEIGHBOURS_PARTIAL":
-                lines.append(f"ordered without the neighbours of {_missing(result)}")
+                missing = result.neighbours.missing_shards if result.neighbours else {}
+                lines.append(f"ordered without the neighbours of {_reasons(missing)}")
             case "KEYWORDS_SKIPPED" | "KEYWORDS_PARTIAL":
                 lines.append(f"not searched by words: {_wordless(result)}")
             case _:
@@ -121,9 +121,9 @@ def warnings(result: SearchResult) -> list[str]:
     return lines
 
 
-def _missing(result: SearchResult) -> str:
-    missing = result.neighbours.missing_shards if result.neighbours else {}
-    return ", ".join(f"shard {number}: {reason}" for number, reason in sorted(missing.items()))
+def _reasons(missing_shards: Mapping[int, str]) -> str:
+    shards = sorted(missing_shards.items())
+    return ", ".join(f"shard {number}: {reason}" for number, reason in shards)
 
 
 def _stop(reason: str) -> str:
@@ -142,13 +142,11 @@ def _wordless(result: SearchResult) -> str:
 
 
 def _partial(coverage: Coverage) -> str:
-    missing = ", ".join(
-        f"shard {number}: {reason}" for number, reason in sorted(coverage.missing_shards.items())
-    )
     items = f"{coverage.covered_item_count:,} items"
     if coverage.item_count is not None:
         items = f"{coverage.covered_item_count:,} of {coverage.item_count:,} items"
     shards = f"{coverage.answered_shard_count} of {coverage.shard_count} shards"
+    missing = _reasons(coverage.missing_shards)
     return f"partial answer: {shards} ({items}) were searched; {missing}"
 
 
@@ -167,25 +165,23 @@ def _print_items(items: tuple[FoundItem, ...], *, attributes_shown: bool) -> Non
         ]
         if has_neighbours:
             cells.append("" if item.neighbour_score is None else f"{item.neighbour_score:+.3f}")
-        rows.append([*cells, _named(item)])
+        text = f": {item.content.text}" if isinstance(item.content, TextContent) else ""
+        rows.append([*cells, f"{item.item_id}{text}"])
     head, *lines = aligned(rows, left=[len(rows[0]) - 1])
     out.print(head)
     for line, item in zip(lines, items, strict=True):
         out.print(line)
         if attributes_shown and item.attributes:
-            out.print(f"{_INDENT}{one_line(_attributes(item))}")
-        if item.explanation:
-            terms, places = _explained(item.explanation)
-            out.print(f"{_INDENT}score {item.score:+.3f}: {terms}; places: {places}")
-
-
-def _explained(explanation: Explanation) -> tuple[str, str]:
-    """Returns the terms of a score, and the rank after each stage."""
-    terms = " ".join(
-        f"{term.weight:+g} x {term.name} {term.value:.3f}" for term in explanation.terms
-    )
-    places = ", ".join(f"{stage} {rank}" for stage, rank in explanation.ranks.items())
-    return terms, places
+            shown = ", ".join(f"{name}={_written(each)}" for name, each in item.attributes.items())
+            out.print(f"{_INDENT}{one_line(shown)}")
+        if explanation := item.explanation:
+            terms = (
+                f"{each.weight:+g} x {each.name} {each.value:.3f}" for each in explanation.terms
+            )
+            places = (f"{stage} {rank}" for stage, rank in explanation.ranks.items())
+            out.print(
+                f"{_INDENT}score {item.score:+.3f}: {' '.join(terms)}; places: {', '.join(places)}"
+            )
 
 
 def _spent(cost: InferenceCost) -> str:
@@ -202,20 +198,10 @@ def _spent(cost: InferenceCost) -> str:
     return ", ".join(parts)
 
 
-def _attributes(item: FoundItem) -> str:
-    return ", ".join(f"{name}={_written(value)}" for name, value in item.attributes.items())
-
-
 def _written(value: AttributeValue) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "|".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _named(item: FoundItem) -> str:
-    if isinstance(item.content, TextContent):
-        return f"{item.item_id}: {item.content.text}"
-    return item.item_id
 
 
 def _retrieval_lines(result: SearchResult) -> Iterator[str]:

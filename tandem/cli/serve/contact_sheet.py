@@ -35,7 +35,7 @@ class SheetRow:
     query: str | bytes
     note: str
     answer_id: str
-    items: Sequence[FoundItem]
+    items: Sequence[FoundItem] = ()
 
 
 def write_contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
@@ -56,24 +56,18 @@ def write_contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
         top = _HEADER_HEIGHT + number * row_height
         draw.line((0, top - _GAP // 2, width, top - _GAP // 2), fill=_EDGE)
         _draw_query(sheet, draw, row, top)
-        for x, order in ((before_x, _retrieved), (after_x, _reranked)):
-            for place, item in enumerate(sorted(row.items, key=order)[:SHOWN_COUNT]):
+        retrieved = sorted(row.items, key=lambda item: item.retrieve_rank)
+        reranked = sorted(row.items, key=lambda item: item.final_rank)
+        for x, items in ((before_x, retrieved), (after_x, reranked)):
+            for place, item in enumerate(items[:SHOWN_COUNT]):
                 left = x + place * (_TILE + _GAP)
                 _draw_item(sheet, draw, item, (left, top), item.item_id == row.answer_id)
-                if order is _reranked and (item.match_logit or 0.0) < 0:
+                if items is reranked and (item.match_logit or 0.0) < 0:
                     _pale(sheet, (left, top))
-                score = item.similarity if order is _retrieved else item.match_logit
+                score = item.similarity if items is retrieved else item.match_logit
                 label = "" if score is None else f"{score:+.2f}"
                 draw.text((left + 2, top + _TILE + 2), label, fill=_MUTED, font=_font(12))
     sheet.save(path)
-
-
-def _retrieved(item: FoundItem) -> int:
-    return item.retrieve_rank
-
-
-def _reranked(item: FoundItem) -> int:
-    return item.final_rank
 
 
 def _draw_query(sheet: Image.Image, draw: ImageDraw.ImageDraw, row: SheetRow, top: int) -> None:
@@ -94,17 +88,17 @@ def _draw_item(
     is_answer: bool,
 ) -> None:
     left, top = corner
+    box = (left, top, left + _TILE - 1, top + _TILE - 1)
     if isinstance(item.content, ImageContent):
         sheet.paste(_picture(item.content.image_bytes), corner)
-    elif isinstance(item.content, RegionContent):
-        draw.rectangle((left, top, left + _TILE - 1, top + _TILE - 1), fill="white")
+    elif isinstance(item.content, RegionContent | TextContent):
+        draw.rectangle(box, fill="white")
         inside = (left + 5, top + 5, left + _TILE - 5, top + _TILE - 5)
-        _draw_wrapped(draw, f"{item.content.region_count} regions", inside, 12)
-    elif isinstance(item.content, TextContent):
-        draw.rectangle((left, top, left + _TILE - 1, top + _TILE - 1), fill="white")
-        inside = (left + 5, top + 5, left + _TILE - 5, top + _TILE - 5)
-        _draw_wrapped(draw, item.content.text, inside, 12)
-    box = (left, top, left + _TILE - 1, top + _TILE - 1)
+        match item.content:
+            case TextContent(text):
+                _draw_wrapped(draw, text, inside, 12)
+            case RegionContent(region_count=count):
+                _draw_wrapped(draw, f"{count} regions", inside, 12)
     draw.rectangle(box, outline=_RIGHT if is_answer else _EDGE, width=4 if is_answer else 1)
 
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -37,13 +37,6 @@ _NAMES = {"en": "English", "de": "German", "fr": "French", "cs": "Czech"}
 # Queries tried for each row of the picture, at most and by the scenes.
 _MAX_TRIED_COUNT = 12
 _SCENES_A_QUERY = 100
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    query: str | bytes
-    note: str
-    answer_id: str
 
 
 def demo(
@@ -99,7 +92,7 @@ def demo_items(gallery: Gallery) -> Iterator[tuple[str, str | bytes]]:
         yield caption.caption_id, caption.text
 
 
-def demo_queries(gallery: Gallery) -> Iterator[Sequence[_Query]]:
+def demo_queries(gallery: Gallery) -> Iterator[Sequence[SheetRow]]:
     """Yields the queries of each row: captions in four languages and images, a family each.
 
     It takes the first families of each language whose sentence names a position.
@@ -108,11 +101,11 @@ def demo_queries(gallery: Gallery) -> Iterator[Sequence[_Query]]:
     for language in _LANGUAGES:
         pairs = _next_pairs(gallery, language, seen)
         yield [
-            _Query(caption.text, _NAMES[language], record.record_id) for record, caption in pairs
+            SheetRow(caption.text, _NAMES[language], record.record_id) for record, caption in pairs
         ]
     pairs = _next_pairs(gallery, "en", seen)
     yield [
-        _Query(record.image.read(), "a picture", caption.caption_id) for record, caption in pairs
+        SheetRow(record.image.read(), "a picture", caption.caption_id) for record, caption in pairs
     ]
 
 
@@ -134,7 +127,7 @@ def _next_pairs(
     return found
 
 
-def _ask(client: Client, queries: Sequence[_Query]) -> SheetRow:
+def _ask(client: Client, queries: Sequence[SheetRow]) -> SheetRow:
     """Searches until reranking changes the first item, to the better or worse; prints that one."""
     for query in queries:
         result = client.search(
@@ -147,4 +140,4 @@ def _ask(client: Client, queries: Sequence[_Query]) -> SheetRow:
         f"{query.note}, query {queries.index(query) + 1} of {len(queries)}: {title}", align="left"
     )
     print_result(result, count=5)
-    return SheetRow(query.query, query.note, query.answer_id, result.items)
+    return replace(query, items=result.items)

@@ -10,17 +10,9 @@ from tandem.model_io.repository.manifest import Manifest
 from tandem.stack.data_folder import DataFolder
 from tandem.stack.free_ports import free_ports
 from tandem.stack.ports import HOST
-from tandem.stack.start_checks import check_free, check_torch, has_gateway, shard_count
-from tandem.stack.start_refused import StartRefused
+from tandem.stack.start_checks import check_free, has_gateway, shard_count
 
 _PORTS = (7400, 7500, 7450)
-
-
-def check_one_process(refused: Mapping[str, bool]) -> None:
-    """Raises StartRefused for options that need other processes, and without a package."""
-    if chosen := [option for option, is_chosen in refused.items() if is_chosen]:
-        raise StartRefused(f"{', '.join(chosen)} needs several processes: leave out --one-process")
-    check_torch()
 
 
 def serve_one_process(

@@ -14,7 +14,7 @@ from tandem.cli.corpora.corpora import CORPUS_HELP, index_of
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
 from tandem.cli.ingest.demo_note import say_if_demo
 from tandem.cli.options import DEFAULT_ADDRESS, DEFAULT_REPOSITORY, with_options
-from tandem.cli.serve.one_process import check_one_process, http_line, serve_one_process
+from tandem.cli.serve.one_process import http_line, serve_one_process
 from tandem.cli.serve.service_settings import GivenSettings, given_settings
 from tandem.cli.terminal.console import Terminal, errors, out
 from tandem.cli.terminal.stop_signals import Stopped, StopSignals
@@ -37,6 +37,7 @@ from tandem.stack.stack import LocalStack, Ports, StackFailed
 from tandem.stack.start_checks import (
     check_machine,
     check_ports,
+    check_torch,
     has_gateway,
     precision_note,
     shard_count,
@@ -133,7 +134,11 @@ class UpOptions:
                 "--tls": self.tls,
                 "--merged": self.merged,
             }
-            check_one_process(others)
+            if chosen := [option for option, is_chosen in others.items() if is_chosen]:
+                raise StartRefused(
+                    f"{', '.join(chosen)} needs several processes: leave out --one-process"
+                )
+            check_torch()
         if self.tls and self.merged:
             raise StartRefused(
                 "--tls gives each service certificates of its own: leave out --merged"

@@ -63,7 +63,10 @@ def plain(value: object) -> Any:  # noqa: ANN401
         case ImageContent(image_bytes):
             return {"image_base64": b64encode(image_bytes).decode()}
         case RegionContent():
-            return {"regions": _regions(value)}
+            shape = ("region_count", "feature_width", "image_width", "image_height")
+            numbers = {name: getattr(value, name) for name in shape}
+            arrays = zip(REGION_BYTES, (value.features, value.boxes), strict=True)
+            return {"regions": numbers | {name: plain(each) for name, each in arrays}}
         case enum.Enum():
             return value.value
         case bytes():
@@ -80,17 +83,3 @@ def plain(value: object) -> Any:  # noqa: ANN401
             return [plain(each) for each in value]
     assert is_dataclass(value)
     return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-
-
-def _regions(content: RegionContent) -> dict[str, Any]:
-    """Returns counts as numbers and both arrays as base64."""
-    return {
-        "region_count": content.region_count,
-        "feature_width": content.feature_width,
-        "image_width": content.image_width,
-        "image_height": content.image_height,
-        **{
-            name: b64encode(values).decode()
-            for name, values in zip(REGION_BYTES, (content.features, content.boxes), strict=True)
-        },
-    }
