@@ -60,24 +60,23 @@ def test_exif_decides_wherever_it_has_an_orientation(
     assert image_file_parts(with_packet(file_format, packet(6), exif)).orientation == expected
 
 
-@pytest.mark.parametrize(
-    ("xmp", "expected"),
-    [
-        (f'<d {TIFF} tiff:Orientation="8"/>', 8),
-        (f'<d {TIFF}\n tiff:Orientation = "5" />', 5),
-        (f"<d {TIFF}><tiff:Orientation> 7\n</tiff:Orientation></d>", 7),
-        ('<d xmlns:t="http://ns.adobe.com/tiff/1.0/" t:Orientation="2"/>', 2),
-        (f'<d {TIFF} tiff:Orientation="0"/>', None),
-        (f'<d {TIFF} tiff:Orientation="66"/>', None),
-        (f'<d {TIFF} xtiff:Orientation="6"/>', None),
-        (f'<!DOCTYPE d [<!ENTITY six "6">]><d {TIFF} tiff:Orientation="&six;"/>', None),
-        ("tiff:Orientation=" * 4_000, None),
-        ("<tiff:Orientation" + " " * 65_000, None),
-    ],
-)
-def test_packets(xmp: str, expected: int | None) -> None:
+PACKETS = [
+    (f'<d {TIFF} tiff:Orientation="8"/>', 8),
+    (f'<d {TIFF}\n tiff:Orientation = "5" />', 5),
+    (f"<d {TIFF}><tiff:Orientation> 7\n</tiff:Orientation></d>", 7),
+    ('<d xmlns:t="http://ns.adobe.com/tiff/1.0/" t:Orientation="2"/>', 2),
+    (f'<d {TIFF} tiff:Orientation="0"/>', None),
+    (f'<d {TIFF} tiff:Orientation="66"/>', None),
+    (f'<d {TIFF} xtiff:Orientation="6"/>', None),
+    (f'<!DOCTYPE d [<!ENTITY six "6">]><d {TIFF} tiff:Orientation="&six;"/>', None),
+    ("tiff:Orientation=" * 4_000, None),
+    ("<tiff:Orientation" + " " * 65_000, None),
+]
+
+
+def test_packets() -> None:
     """Both ways that programs write a property, under any prefix; nothing is expanded."""
-    assert xmp_orientation(xmp.encode()) == expected
+    assert [(xmp, xmp_orientation(xmp.encode())) for xmp, _ in PACKETS] == PACKETS
 
 
 def test_a_compressed_packet_is_not_opened() -> None:
