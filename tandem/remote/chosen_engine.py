@@ -25,9 +25,9 @@ def engine_shard(settings: EngineSettings) -> EngineShard | None:
     with _client_installed(settings.engine):
         match settings.engine:
             case "milvus":
-                from tandem.remote.milvus.engine import MilvusEngine
+                from tandem.remote.milvus.shard import MilvusShard
 
-                return MilvusEngine(settings).shard()
+                return MilvusShard(settings)
             case "pgvector":
                 from tandem.remote.pgvector.shard import PgvectorShard
 
@@ -40,9 +40,9 @@ def engine_candidates(settings: EngineSettings, fingerprint: str) -> CandidateSt
     with _client_installed(settings.engine):
         match settings.engine:
             case "milvus":
-                from tandem.remote.milvus.engine import MilvusEngine
+                from tandem.remote.milvus.candidates import MilvusCandidates
 
-                return MilvusEngine(settings).candidates(fingerprint)
+                return MilvusCandidates(settings, fingerprint)
             case "pgvector":
                 from tandem.remote.pgvector.candidates import PgvectorCandidates
 

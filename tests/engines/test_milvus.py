@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -43,7 +44,7 @@ from tandem.errors import (
 )
 from tandem.remote.chosen_engine import engine_shard
 from tandem.remote.engine_shard import EngineShard
-from tandem.stages.item_write import Upsert
+from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
@@ -53,6 +54,10 @@ from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vec
 
 pytest.importorskip("milvus", reason="make test-engines installs Milvus")
 from pymilvus import AsyncMilvusClient
+
+from tandem.remote.milvus import notes
+from tests.support.engines import killed_write
+from tests.support.engines.killed_write import ITEM_COUNT, SETTLED_SECONDS, WRITE_SECONDS, upsert
 
 TEXTS = [
     "",
@@ -237,32 +242,89 @@ async def test_an_index_whose_maker_died_is_loaded_by_the_next_service(tmp_path:
         assert [hit.item_id for hit in found.hits] == ["a"]
 
 
+def files(folder: Path, *, notes_too: bool = False) -> list[Path]:
+    """Returns the records of all items, and the notes of writes."""
+    there = [path for path in folder.rglob("*") if path.is_file()]
+    last = () if notes_too else ("notes",)
+    return [path for path in there if not path.parent.name.endswith(("requests", *last))]
+
+
+async def settled(folder: Path, count: int) -> None:
+    """Waits until so many records are left, and no note."""
+    end_time = time.monotonic() + 30
+    while len(files(folder, notes_too=True)) != count:
+        assert time.monotonic() < end_time, len(files(folder))
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def soon_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has notes settled some seconds after their writes."""
+    monkeypatch.setattr(notes, "GRACE_SECONDS", SETTLED_SECONDS - WRITE_SECONDS)
+
+
+@pytest.mark.usefixtures("soon_settled")
 async def test_records_are_deleted_with_their_items(tmp_path: Path) -> None:
-    """A replaced one too, and those of a dropped index; one that is lost is named."""
+    """Also those replaced at once, or of a dropped index; one that is lost is named."""
     folder = tmp_path / "objects"
     settings = milvus_settings(folder)
-
-    def records() -> list[Path]:
-        return [path for path in folder.rglob("*") if path.is_file()]
-
     async with opened(settings) as shard, opened(settings) as other:
         await store(shard, [text_item(each, 1) for each in "abc"])
-        await asyncio.sleep(1.0)
-        await store(other, [text_item("a", 2)])
-        assert len(records()) == 3
+        for seed in (2, 3):
+            await store(other, [text_item("a", seed)])
+        assert len(files(folder)) == 5
+        await shard.open()
+        await settled(folder, 3)
+        assert list((await other.get(ItemsQuery("scenes", list("abc")), soon())).items) == [*"abc"]
+        await shard.write(Delete("scenes", ["c", "gone"]), soon())
+        await settled(folder, 2)
         damage_object(folder, "b")
         with pytest.raises(ItemCorrupt):
             await other.get(ItemsQuery("scenes", ["b"]), soon())
-        for path in records():
+        for path in files(folder):
             path.unlink()
         with pytest.raises(ItemCorrupt, match="not in the object store"):
             await other.get(ItemsQuery("scenes", ["a"]), soon())
         await store(shard, [text_item("d", 1)])
-        await other.delete_index("scenes", soon())
-        end_time = time.monotonic() + 10
-        while records():
-            assert time.monotonic() < end_time
-            await asyncio.sleep(0.05)
+        await shard.delete_index("scenes", soon())
+        await settled(folder, 0)
+
+
+@pytest.mark.usefixtures("soon_settled")
+async def test_a_killed_write_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Wherever it dies. Its repeat completes it, and the next start deletes what it left."""
+    folder = tmp_path / "objects"
+    settings = milvus_settings(folder)
+    left = {"note": 0, "half": ITEM_COUNT // 2, "records": ITEM_COUNT, "rows": ITEM_COUNT}
+    async with opened(settings) as shard:
+
+        async def contents(point: str) -> set[object]:
+            item_ids = [item.item_id for item in upsert(point, 1).items]
+            read = (await shard.get(ItemsQuery("scenes", item_ids), soon())).items
+            assert list(read) == item_ids
+            return {str(item.content).rpartition(" ")[2].strip("')") for item in read.values()}
+
+        for point, left_count in left.items():
+            await shard.write(upsert(point, 1), soon())
+            before = len(files(folder)), len(files(folder, notes_too=True))
+            killed = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", killed_write.__name__),
+                *(settings.engine_url, settings.engine_namespace, point),
+            )
+            assert await killed.wait() == -signal.SIGKILL
+            after = len(files(folder)), len(files(folder, notes_too=True))
+            assert after == (before[0] + left_count, before[1] + left_count + 1)
+            await asyncio.sleep(1.0)
+            assert await contents(point) == {"2" if point == "rows" else "1"}
+
+            assert not (await shard.write(upsert(point, 2), soon())).is_repeat
+            assert await contents(point) == {"2"}
+            assert (await shard.write(upsert(point, 2), soon())).is_repeat
+    async with opened(settings) as shard:
+        await shard.open()
+        await settled(folder, ITEM_COUNT * len(left))
+        for point in left:
+            assert await contents(point) == {"2"}
 
 
 @pytest.fixture
@@ -363,6 +425,7 @@ async def test_a_wrong_password_and_a_foreign_certificate_are_named(tmp_path: Pa
         "http://127.0.0.1:1?objects=file:///tmp/x&tokens=yes",
         "http://127.0.0.1:1?objects=file:///tmp/x&fields=a:int",
         "http://127.0.0.1:1?objects=file:///tmp/x&tokans=on",
+        "http://[::1]:1?objects=file:///tmp/x",
     ],
 )
 def test_a_url_without_sense_is_refused(url: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tandem.contract.deadline import Deadline
 from tandem.local.item_store.item_record import RecordView
-from tandem.remote.milvus.collections import Collections, IndexCollection
-from tandem.remote.milvus.connection import MilvusConnection
-from tandem.remote.milvus.item_objects import ItemObjects
-from tandem.remote.milvus.rows import Rows, StoredRow
+from tandem.remote.index_engine import EngineSettings
+from tandem.remote.milvus.collections import IndexCollection
+from tandem.remote.milvus.engine_url import collections_of
 from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredTokens
 
 # Of one read; the rerank's own deadline is shorter, and cancels it.
@@ -19,65 +18,53 @@ _READ_SECONDS = 10.0
 class MilvusCandidates(CandidateStore):
     """Reads candidates of indexes of one model."""
 
-    def __init__(
-        self,
-        connection: MilvusConnection,
-        collections: Collections,
-        objects: ItemObjects,
-        fingerprint: str,
-    ) -> None:
-        self._connection = connection
-        self._collections = collections
-        self._rows = Rows(connection, objects)
+    def __init__(self, settings: EngineSettings, fingerprint: str) -> None:
+        """Raises SettingsError for a URL that cannot be."""
+        self._collections, _ = collections_of(settings)
         self._fingerprint = fingerprint
 
     async def open(self) -> None:
         """Raises ServiceUnavailable while Milvus does not answer."""
-        await self._connection.check()
+        await self._collections.connection.check()
 
     async def close(self) -> None:
         """Closes the connection."""
-        await self._connection.close()
+        await self._collections.connection.close()
 
     async def versions(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, int]:
         """Returns the versions of the items that exist."""
         deadline = Deadline.after(_READ_SECONDS)
-        _, rows = await self._read(index_id, fingerprint, item_ids, deadline)
-        return {item_id: row.version for item_id, row in rows.items()}
+        collection = await self._collection(index_id, fingerprint, deadline)
+        return await collection.versions(item_ids, deadline)
 
     async def tokens(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, StoredTokens]:
         """Returns tokens and versions of the items that exist."""
         records = await self._records(index_id, fingerprint, item_ids)
-        return {
-            item_id: StoredTokens(record.tokens(), row.version)
-            for item_id, (row, record) in records.items()
-        }
+        return {each.item_id: StoredTokens(each.tokens(), each.version) for each in records}
 
     async def contents(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns contents and versions of the items that exist."""
         records = await self._records(index_id, fingerprint, item_ids)
-        return {
-            item_id: StoredContent(record.content(), row.version)
-            for item_id, (row, record) in records.items()
-        }
+        return {each.item_id: StoredContent(each.content(), each.version) for each in records}
 
     async def _records(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> Mapping[str, tuple[StoredRow, RecordView]]:
+    ) -> Sequence[RecordView]:
         deadline = Deadline.after(_READ_SECONDS)
-        collection, rows = await self._read(index_id, fingerprint, item_ids, deadline)
-        return await self._rows.records(collection, rows, deadline)
+        collection = await self._collection(index_id, fingerprint, deadline)
+        versions = await collection.versions(item_ids, deadline)
+        return await collection.records(versions, deadline)
 
-    async def _read(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str], deadline: Deadline
-    ) -> tuple[IndexCollection, Mapping[str, StoredRow]]:
+    async def _collection(
+        self, index_id: str, fingerprint: str, deadline: Deadline
+    ) -> IndexCollection:
         collection = await self._collections.get(index_id, deadline)
         for each in (fingerprint, self._fingerprint):
             collection.check(each, ())
-        return collection, await self._rows.read(collection, item_ids, deadline)
+        return collection

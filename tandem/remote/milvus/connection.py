@@ -71,20 +71,6 @@ class MilvusConnection:
         """Raises ServiceUnavailable or DeadlineExceeded while Milvus does not answer."""
         await self.call("get_server_version", deadline=Deadline.after(_CHECK_SECONDS))
 
-    async def count(
-        self, collection_name: str, where: str, deadline: Deadline, consistency: Consistency
-    ) -> int:
-        """Returns how many rows match the expression."""
-        [answer] = await self.call(
-            "query",
-            collection_name,
-            filter=where,
-            output_fields=["count(*)"],
-            deadline=deadline,
-            **consistency,
-        )
-        return int(answer["count(*)"])
-
     async def delete(self, collection_name: str, where: str, deadline: Deadline) -> None:
         """Deletes the rows that match the expression."""
         async with self._calling("delete", collection_name, deadline) as client:
@@ -104,12 +90,12 @@ class MilvusConnection:
             check_status(answer.status)
         sequence = int(answer.timestamp)
         # Of two writes at once the later timestamp may arrive first.
-        self._written[collection_name] = max(sequence, self.written(collection_name))
+        self._written[collection_name] = max(sequence, self._written.get(collection_name, 0))
         return sequence
 
-    def written(self, collection_name: str) -> int:
-        """Returns the sequence of this process's last write; a read right after it waits."""
-        return self._written.get(collection_name, 0)
+    def as_written(self, collection_name: str) -> Consistency:
+        """Returns what sees this process's writes; a read right after one waits."""
+        return as_of(self._written.get(collection_name, 0))
 
     async def close(self) -> None:
         """Closes the connection."""

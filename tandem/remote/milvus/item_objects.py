@@ -1,4 +1,4 @@
-"""Keeps items' records, and answers to writes with a request id, in an object store.
+"""Keeps items' records, and what the services note of writes, in an object store.
 
 Texts of Milvus end at 65,535 bytes, which a picture exceeds, and a collection is in memory whole.
 Milvus has no transaction over rows and no read that is both quick and sure; an object store reads
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -18,10 +16,8 @@ from typing import TypeVar
 from tandem.chassis.settings import SettingsError
 from tandem.errors import ServiceUnavailable
 from tandem.installation import PackageMissing
-from tandem.local.item_store.request_log import repeated, write_digest
 from tandem.platform.files.object_store import ObjectFolder
 from tandem.remote.engine_metrics import engine_call
-from tandem.stages.item_write import Committed, Delete, Upsert
 
 _T = TypeVar("_T")
 
@@ -53,6 +49,10 @@ class ItemObjects:
         """Deletes objects, ignoring those that are not there."""
         await asyncio.gather(*(self._do(self._folder.remove, [key]) for key in keys))
 
+    async def names(self, folder: str) -> list[str]:
+        """Returns the names of all objects below the folder."""
+        return list(await self._do(self._folder.inner(folder).sizes) or ())
+
     async def delete_folder(self, folder: str) -> None:
         """Deletes all objects below the folder."""
         inner = self._folder.inner(folder)
@@ -68,32 +68,3 @@ class ItemObjects:
                 why = f"the object store failed: {error}"
                 raise ServiceUnavailable(service="index", why=why) from error
         return None
-
-
-class RequestObjects:
-    """Keeps the answers to writes by request id, until a rule of the store deletes them.
-
-    An answer is kept after its write: where a service dies between them, the write is done again
-    with the same outcome.
-    """
-
-    def __init__(self, objects: ItemObjects, folder: str) -> None:
-        self._objects = objects
-        self._folder = folder
-
-    async def answer(self, write: Upsert | Delete) -> Committed | None:
-        """Returns the answer to a write that was stored before; raises RequestIdReused."""
-        [kept] = await self._objects.get([self._key(write)]) if write.request_id else [None]
-        if kept is None:
-            return None
-        return repeated(write, *json.loads(kept))
-
-    async def keep(self, write: Upsert | Delete, committed: Committed) -> None:
-        """Keeps the answer to a write that is stored."""
-        if write.request_id:
-            answer = [write_digest(write), committed.sequence, committed.deleted_count]
-            await self._objects.put([(self._key(write), json.dumps(answer).encode())])
-
-    def _key(self, write: Upsert | Delete) -> str:
-        name = hashlib.blake2b(write.request_id.encode(), digest_size=16).hexdigest()
-        return f"{self._folder}/{name}"

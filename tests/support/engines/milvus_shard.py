@@ -42,9 +42,9 @@ async def milvus_shard(folder: Path) -> AsyncIterator[Shard]:
     """Yields a shard, each of whose searches has the token of the last write."""
     settings = milvus_settings(folder, "tokens=on&fields=colour:text")
     # Here, because the client is an extra, which the settings have found.
-    from tandem.remote.milvus.engine import MilvusEngine
+    from tandem.remote.milvus.shard import MilvusShard
 
-    shard = MilvusEngine(settings).shard()
+    shard = MilvusShard(settings)
     await shard.open()
     try:
         yield cast("Shard", _WithTokens(shard, folder))
