@@ -1,12 +1,13 @@
-r"""Compares a shard in an outside engine with raw calls of that engine.
+r"""Compares index_svc over an outside engine with raw calls of that engine.
 
-    python -m benchmarks.bench.engines --engine milvus \
-        --url 'http://127.0.0.1:19530?objects=file:///tmp/o&tokens=on&fields=number:number'
+    PYTHONPATH=.venv/engines/milvus python -m benchmarks.bench.engines [--size 100000]
 
-In this process, over made vectors (clustered_vectors.py): texts whose attribute `number` has 1,000
-values, then 20 kB pictures with tokens in batches of 64. It prints JSON: durable items a second,
-search times and recall at 20 of the shard and of raw calls in turns, by one caller and by sixteen,
-recall under filters of several shares, and what a consistency token costs.
+index_svc is a process of its own, called over gRPC; raw calls are those of the engine's client, in
+this process. Both take turns, each first in every second one. Starts the Milvus of
+`make test-engines`, unless `--url` names one. Over made vectors (clustered_vectors.py): texts whose
+attribute `number` has 1,000 values, then 20 kB pictures with tokens in batches of 64. It prints
+JSON: durable items a second; search times, rates by sixteen callers, CPU a search and recall at 20
+of both; recall under filters of several shares; and what a consistency token costs.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import argparse
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.clustered_vectors import write_vectors
-from index_svc.settings import IndexSettings
+from tandem.chassis.calls.channels import open_channel
 from tandem.contract.content import (
     Encoding,
     ImageContent,
@@ -37,14 +41,16 @@ from tandem.contract.content import (
 from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
 from tandem.contract.filtering.filters import Filter, InRange
-from tandem.remote.chosen_engine import engine_shard
-from tandem.remote.engine_shard import EngineShard
+from tandem.errors import ServiceUnavailable
+from tandem.remote.shard import RemoteShard
+from tandem.stack.free_ports import free_ports
 from tandem.stages.item_write import Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
+from tandem.stages.shard import Shard
 
 INDEX, MODEL, K = "bench", "model", 20
-CALLER_COUNT = 16
+CALLER_COUNT, TURN_COUNT = 16, 6
 VALUE_COUNT = 1_000
 PICTURE_COUNT = 1_920
 
@@ -55,60 +61,137 @@ async def main(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
     """Returns the figures."""
     vectors = write_vectors(work / f"vectors-{arguments.size}", arguments.size, 7, 400)
     items_ND, queries_QD = vectors.items_ND(), vectors.queries_QD()
-    shard = engine_shard(
-        IndexSettings(
-            shard_number=0,
-            shard_count=1,
-            engine=arguments.engine,
-            engine_url=arguments.url,
-            engine_namespace=arguments.namespace,
-        )
-    )
-    assert shard is not None
-    await shard.open()
-    result: dict[str, Any] = {"engine": arguments.engine, "size": arguments.size}
-    result["load_before"] = os.getloadavg()[0]
-    if arguments.fill:
-        result["texts_per_second"] = await fill(shard, items_ND)
-    raw = Raw(arguments.url, arguments.namespace)
-    await raw.settle()
+    result: dict[str, Any] = {"engine": "milvus", "size": arguments.size, "load": [load()]}
+    with index_service(arguments.url, arguments.namespace) as service:
+        async with open_channel(service.address) as channel:
+            shard = RemoteShard(channel, 0)
+            await serving(shard)
+            if arguments.fill:
+                result["texts_per_second"] = await fill(shard, items_ND)
+            raw = Raw(arguments.url, arguments.namespace)
+            await raw.settle()
 
-    truth_QK = vectors.truth_QK()[:, :K]
+            async def served(query_D: np.ndarray) -> list[str]:
+                return await found(shard, query_D)
 
-    async def by_shard(query_D: np.ndarray) -> list[str]:
-        return await found(shard, query_D)
-
-    rounds = [
-        {
-            name: await timed(search, queries_QD[start : start + 100])
-            for name, search in (("shard", by_shard), ("raw", raw.search))
-        }
-        for start in (0, 100, 200, 300)
-    ]
-    result["search_ms"] = {
-        name: round(1e3 * median(x for each in rounds for x in each[name]), 2)
-        for name in ("shard", "raw")
-    }
-    rates = [
-        {
-            name: await rate(search, queries_QD)
-            for name, search in (("shard", by_shard), ("raw", raw.search))
-        }
-        for _ in range(4)
-    ]
-    result["searches_per_second"] = {
-        name: round(median(each[name] for each in rates)) for name in ("shard", "raw")
-    }
-    result["recall"] = {
-        name: round(await recall(search, queries_QD[:200], truth_QK), 4)
-        for name, search in (("shard", by_shard), ("raw", raw.search))
-    }
-    result["filters"] = await filtered(shard, items_ND, queries_QD[:60])
-    result["pictures_per_second"] = await pictures(shard)
-    result["token"] = await tokens(shard, items_ND)
-    result["load_after"] = os.getloadavg()[0]
-    await shard.close()
+            sides: dict[str, Search] = {"index_svc": served, "raw": raw.search}
+            result |= await turns(sides, queries_QD, service)
+            truth_QK = vectors.truth_QK()[:, :K]
+            result["recall"] = {
+                name: round(await recall(search, queries_QD[:200], truth_QK), 4)
+                for name, search in sides.items()
+            }
+            result["filters"] = await filtered(shard, items_ND, queries_QD[:60])
+            result["pictures_per_second"] = await pictures(shard)
+            result["token"] = await tokens(shard, items_ND)
+    result["load"].append(load())
     return result
+
+
+async def turns(
+    sides: dict[str, Search], queries_QD: np.ndarray, service: Service
+) -> dict[str, Any]:
+    """Returns times by one caller, rates by sixteen, and CPU a search, of turns of both sides."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    ratios: list[float] = []
+    rates: dict[str, list[float]] = {name: [] for name in sides}
+    cpu: dict[str, list[float]] = {name: [] for name in (*sides, "caller")}
+    for turn in range(TURN_COUNT):
+        order = list(sides)[:: 1 if turn % 2 else -1]
+        medians = {}
+        for name in order:
+            taken = await timed(sides[name], queries_QD)
+            medians[name] = median(taken)
+            times[name] += taken
+        ratios.append(medians["index_svc"] - medians["raw"])
+        for name in order:
+            own, of_service = time.process_time(), cpu_seconds(service)
+            rates[name].append(await rate(sides[name], queries_QD))
+            own, of_service = time.process_time() - own, cpu_seconds(service) - of_service
+            searches = 2 * len(queries_QD)
+            cpu[name].append(1e3 * (own if name == "raw" else of_service) / searches)
+            if name == "index_svc":
+                cpu["caller"].append(1e3 * own / searches)
+    shares = [one / other for one, other in zip(rates["index_svc"], rates["raw"], strict=True)]
+    return {
+        "search_ms": {name: round(1e3 * median(each), 2) for name, each in times.items()},
+        "longer_ms_by_turn": [round(1e3 * each, 2) for each in ratios],
+        "searches_per_second": {name: round(median(each)) for name, each in rates.items()},
+        "rate_share_by_turn": [round(each, 2) for each in shares],
+        "cpu_ms_a_search": {name: round(median(each), 2) for name, each in cpu.items()},
+    }
+
+
+class Service(subprocess.Popen[bytes]):
+    """index_svc over an engine, in a process of its own."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        port, metrics_port = free_ports(2)
+        self.address = f"127.0.0.1:{port}"
+        settings = {
+            "ADDRESS": self.address,
+            "METRICS_PORT": str(metrics_port),
+            "SHARD_NUMBER": "0",
+            "SHARD_COUNT": "1",
+            "ENGINE": "milvus",
+            "ENGINE_URL": url,
+            "ENGINE_NAMESPACE": namespace,
+        }
+        super().__init__(
+            [sys.executable, "-m", "index_svc"],
+            env=os.environ | {f"INDEX_{name}": value for name, value in settings.items()},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+@contextmanager
+def index_service(url: str, namespace: str) -> Iterator[Service]:
+    """Yields a service, and ends it."""
+    service = Service(url, namespace)
+    try:
+        yield service
+    finally:
+        service.terminate()
+        service.wait(30)
+
+
+@contextmanager
+def own_milvus(folder: Path) -> Iterator[str]:
+    """Yields the URL of a server that this command starts."""
+    from tests.support.engines.milvus_server import MilvusServer  # needs what a URL does not
+
+    server = MilvusServer(folder / "milvus")
+    server.start()
+    try:
+        yield f"http://{server.address}?objects=file://{folder}/objects&tokens=on&fields=number:number"
+    finally:
+        server.stop_for_good()
+
+
+async def serving(shard: Shard) -> None:
+    """Returns once the service answers."""
+    end_time = time.monotonic() + 60
+    while True:
+        try:
+            await shard.list_indexes("", 1, [], soon())
+            return
+        except ServiceUnavailable:
+            if time.monotonic() > end_time:
+                raise
+            await asyncio.sleep(0.1)
+
+
+def cpu_seconds(process: Service) -> float:
+    """Returns what the process used so far."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def load() -> float:
+    """Returns how many processes ran lately."""
+    return os.getloadavg()[0]
 
 
 class Raw:
@@ -144,7 +227,7 @@ class Raw:
         return [hit["id"] for hit in hits]
 
 
-async def fill(shard: EngineShard, items_ND: np.ndarray) -> float:
+async def fill(shard: Shard, items_ND: np.ndarray) -> float:
     """Stores texts, four batches at once; returns how many a second."""
     numbers = iter(range(0, len(items_ND), 250))
 
@@ -161,7 +244,7 @@ async def fill(shard: EngineShard, items_ND: np.ndarray) -> float:
     return round(len(items_ND) / (time.perf_counter() - start_time))
 
 
-async def pictures(shard: EngineShard) -> float:
+async def pictures(shard: Shard) -> float:
     """Stores pictures of 20 kB with 18.8 kB of tokens, 64 at a time; returns how many a second."""
     rng = np.random.default_rng(3)
     tokens_RD = rng.standard_normal((49, 192)).astype(np.float16)
@@ -181,7 +264,7 @@ async def pictures(shard: EngineShard) -> float:
     return round(PICTURE_COUNT / (time.perf_counter() - start_time))
 
 
-async def tokens(shard: EngineShard, items_ND: np.ndarray) -> dict[str, Any]:
+async def tokens(shard: Shard, items_ND: np.ndarray) -> dict[str, Any]:
     """Returns how long a search takes right after a write, and how often it misses it."""
     figures: dict[str, list[float]] = {"with": [], "without": []}
     missed = {"with": 0, "without": 0}
@@ -204,9 +287,7 @@ async def tokens(shard: EngineShard, items_ND: np.ndarray) -> dict[str, Any]:
     }
 
 
-async def filtered(
-    shard: EngineShard, items_ND: np.ndarray, queries_QD: np.ndarray
-) -> dict[str, Any]:
+async def filtered(shard: Shard, items_ND: np.ndarray, queries_QD: np.ndarray) -> dict[str, Any]:
     """Returns recall and time by the share of items that a filter leaves."""
     values = np.arange(len(items_ND)) % VALUE_COUNT
     figures = {}
@@ -230,7 +311,7 @@ async def filtered(
 
 
 async def found(
-    shard: EngineShard, query_D: np.ndarray, where: Filter | None = None, minimum: int = 0
+    shard: Shard, query_D: np.ndarray, where: Filter | None = None, minimum: int = 0
 ) -> list[str]:
     """Returns the ids of the nearest texts."""
     checked = None if where is None else checked_filter(filter_to_proto(where))
@@ -290,8 +371,7 @@ def soon() -> Deadline:
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the arguments of the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--engine", required=True)
-    parser.add_argument("--url", required=True)
+    parser.add_argument("--url", help="with objects, tokens=on and fields=number:number")
     parser.add_argument("--namespace", default=f"bench{int(time.time())}")
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--work", type=Path)
@@ -301,5 +381,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 if __name__ == "__main__":
     given = parsed()
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(asyncio.run(main(given, given.work or Path(folder))), indent=1))
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
+        folder = given.work or Path(temporary)
+        given.url = given.url or stack.enter_context(own_milvus(folder))
+        print(json.dumps(asyncio.run(main(given, folder)), indent=1))
