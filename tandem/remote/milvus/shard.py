@@ -78,10 +78,8 @@ class MilvusShard(EngineShard):
                 "engine's URL, which costs each such search about 200 ms",
             )
         with STAGE_DURATION.labels("search").time():
-            found, counts = await asyncio.gather(
-                CollectionSearch(collection, query, deadline).found(),
-                self._lately_counted(collection, query.minimum_sequence, deadline),
-            )
+            found = await CollectionSearch(collection, query, deadline).found()
+            counts = await self._lately_counted(collection, query.minimum_sequence, deadline)
         return ShardAnswer(
             found,
             query.minimum_sequence,
