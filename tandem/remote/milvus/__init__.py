@@ -1,6 +1,6 @@
 """Keeps a shard's items in Milvus, and their contents in an object store (decision 93).
 
-engine_url      what the services are told of a server and an object store
+engine_url      which server and object store the services use
 shard           the shard: searches, reads and descriptions
 search          the nearest items, as exactly as a filter allows
 writes          batches in one step each; notes: what is deleted minutes after them

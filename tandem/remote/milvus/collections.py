@@ -43,7 +43,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class IndexCollection(IndexInfo):
-    """Reads the collection of one index; reads see this process's writes unless told otherwise."""
+    """Reads the collection of one index; reads see this process's writes by default."""
 
     connection: MilvusConnection
     objects: ItemObjects
