@@ -25,35 +25,34 @@ def told(message: str, status: str) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(grpc.StatusCode[status], nothing, nothing, details=message)
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "message", "expected", "words"),
-    [
-        ("QUEUE_FULL", "UNAVAILABLE", "Exceeds maximum queue size", Overloaded, "queue of m"),
-        ("TIMEOUT", "UNAVAILABLE", "Request timeout expired", DeadlineExceeded, "inference of m"),
-        ("TIMEOUT", "DEADLINE_EXCEEDED", "", DeadlineExceeded, "inference of m"),
-        ("INPUTS_REFUSED", "INVALID_ARGUMENT", "unexpected shape", InternalFault, "refuses"),
-        ("RESTRICTED", "UNAVAILABLE", "This protocol is restricted", InternalFault, "let us"),
-        ("LEAVING", "NOT_FOUND", "'m' has no available versions", ModelUnavailable, "shutting"),
-        (
-            "PROCESS_DEAD",
-            "INTERNAL",
-            "Stub process 'm_0' is not healthy.",
-            ModelUnavailable,
-            "dead",
-        ),
-        ("UNREACHABLE", "UNAVAILABLE", "Socket closed", ModelUnavailable, "Socket closed"),
-    ],
-)
-def test_each_kind_is_recognised_by_its_text(
-    fault: str, status: str, message: str, expected: type[TandemError], words: str
-) -> None:
-    error = told(message, status)
+FAULTS: list[tuple[str, str, str, type[TandemError], str]] = [
+    ("QUEUE_FULL", "UNAVAILABLE", "Exceeds maximum queue size", Overloaded, "queue of m"),
+    ("TIMEOUT", "UNAVAILABLE", "Request timeout expired", DeadlineExceeded, "inference of m"),
+    ("TIMEOUT", "DEADLINE_EXCEEDED", "", DeadlineExceeded, "inference of m"),
+    ("INPUTS_REFUSED", "INVALID_ARGUMENT", "unexpected shape", InternalFault, "refuses"),
+    ("RESTRICTED", "UNAVAILABLE", "This protocol is restricted", InternalFault, "let us"),
+    ("LEAVING", "NOT_FOUND", "'m' has no available versions", ModelUnavailable, "shutting"),
+    (
+        "PROCESS_DEAD",
+        "INTERNAL",
+        "Stub process 'm_0' is not healthy.",
+        ModelUnavailable,
+        "dead",
+    ),
+    ("UNREACHABLE", "UNAVAILABLE", "Socket closed", ModelUnavailable, "Socket closed"),
+]
 
-    named = error_of_fault(triton_fault(error), error, "m")
 
-    assert triton_fault(error) is TritonFault[fault]
-    assert type(named) is expected
-    assert words in named.message
+def test_each_kind_is_recognised_by_its_text() -> None:
+    """And becomes an error of its own, which says so."""
+    for fault, status, message, expected, words in FAULTS:
+        error = told(message, status)
+
+        named = error_of_fault(triton_fault(error), error, "m")
+
+        assert triton_fault(error) is TritonFault[fault]
+        assert type(named) is expected
+        assert words in named.message
 
 
 async def test_a_dead_process_is_recognised_by_its_type_and_not_by_its_text() -> None:

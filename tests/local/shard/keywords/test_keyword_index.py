@@ -166,24 +166,24 @@ def test_query_syntax_is_only_words(words: str) -> None:
     assert "c" not in found(index, words)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("İstanbul Boğazı", "istanbul"),
-        (unicodedata.normalize("NFD", "Amélie"), "amelie"),
-        ("amélie", unicodedata.normalize("NFD", "AMÉLIE")),
-        ("ΟΔΟΣ", "οδός"),
-        ("한국어", unicodedata.normalize("NFD", "한국어")),
-        ("แมวสีขาว", "แมวสีขาว"),
-        ("ＡＢＣ ﬁn Łódź", "abc fin lodz"),
-    ],
-)
-def test_words_are_folded_as_unicode_folds_them(text: str, words: str) -> None:
+FOLDED = [
+    ("İstanbul Boğazı", "istanbul"),
+    (unicodedata.normalize("NFD", "Amélie"), "amelie"),
+    ("amélie", unicodedata.normalize("NFD", "AMÉLIE")),
+    ("ΟΔΟΣ", "οδός"),
+    ("한국어", unicodedata.normalize("NFD", "한국어")),
+    ("แมวสีขาว", "แมวสีขาว"),
+    ("ＡＢＣ ﬁn Łódź", "abc fin lodz"),
+]
+
+
+def test_words_are_folded_as_unicode_folds_them() -> None:
     """Each word of the query is one of the text's, whole, however it is written."""
     index = WordIndex()
 
-    assert index.words_of(text)[: len(words.split())] == index.words_of(words)
-    assert len(index.words_of(words)) == len(words.split())
+    for text, words in FOLDED:
+        assert index.words_of(text)[: len(words.split())] == index.words_of(words)
+        assert len(index.words_of(words)) == len(words.split())
 
 
 def test_no_letter_of_any_script_differs_by_case_or_composition() -> None:
