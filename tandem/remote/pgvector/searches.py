@@ -117,7 +117,6 @@ def _found(query: ShardQuery, place: int, rows: Sequence[Row], path: SearchPath)
     own = [row for row in rows if row[0] == place]
     embeddings = None
     if query.embeddings_included:
-        embeddings = np.zeros((len(own), len(query.embeddings[place])), np.float32)
-        for number, (*_, embedding) in enumerate(own):
-            embeddings[number] = vector_of(embedding)
+        vectors = [vector_of(row[3]) for row in own]
+        embeddings = np.array(vectors, np.float32).reshape(-1, len(query.embeddings[place]))
     return Found([RowHit(row[1], -row[2]) for row in own], path, embeddings)

@@ -5,7 +5,7 @@ shard     one row: schema version, which shard of how many, where the change log
 indexes   index id -> fingerprint, dimension and how many texts and images it has
 items_... one table an index: id, modality, embedding and attributes, which searches read; head (a
           record of the item store without content) and content, under a CRC each
-changes   sequence -> operation, index id, item id; the newest million
+changes   sequence -> index id, and item id, empty for a dropped index; the newest million
 requests  request id -> the answer to the write; the newest 100,000
 """
 
@@ -45,7 +45,7 @@ CREATE TABLE {shard} (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     schema_version int NOT NULL, number int NOT NULL, count int NOT NULL,
     store_id text NOT NULL DEFAULT gen_random_uuid(),
-    sequence bigint NOT NULL DEFAULT 0, request_number bigint NOT NULL DEFAULT 0,
+    sequence bigint NOT NULL DEFAULT 0,
     fence_end timestamptz NOT NULL DEFAULT '-infinity', is_sealed boolean NOT NULL DEFAULT false);
 INSERT INTO {shard} (schema_version, number, count) VALUES ({version}, {number}, {count});
 CREATE TABLE {indexes} (
@@ -53,11 +53,10 @@ CREATE TABLE {indexes} (
     text_count bigint NOT NULL DEFAULT 0, image_count bigint NOT NULL DEFAULT 0)
     WITH (fillfactor = 50);
 CREATE TABLE {changes} (
-    sequence bigint PRIMARY KEY, operation text NOT NULL, index_id text NOT NULL,
-    item_id text NOT NULL);
+    sequence bigint PRIMARY KEY, index_id text NOT NULL, item_id text NOT NULL);
 CREATE TABLE {requests} (
     id bytea PRIMARY KEY, digest text NOT NULL, sequence bigint NOT NULL,
-    deleted_count int NOT NULL, number bigint NOT NULL UNIQUE);
+    deleted_count int NOT NULL, number bigint GENERATED ALWAYS AS IDENTITY UNIQUE);
 """
 # Tokens and contents do not compress, and a part of one is read for its version.
 ITEMS = """

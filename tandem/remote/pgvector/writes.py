@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -48,25 +48,23 @@ WITH counted AS (
     UPDATE {{indexes}} SET text_count = text_count + %(texts)s,
         image_count = image_count + %(images)s WHERE id = %(index_id)s),
 moved AS (
-    UPDATE {{shard}} SET sequence = sequence + cardinality(%(item_ids)s::text[]),
-        request_number = request_number + (%(request_id)s::bytea IS NOT NULL)::int
-    WHERE fence_end <= clock_timestamp() AND NOT is_sealed
-    RETURNING sequence, request_number),
+    UPDATE {{shard}} SET sequence = sequence + cardinality(%(item_ids)s::text[])
+    WHERE fence_end <= clock_timestamp() AND NOT is_sealed RETURNING sequence),
 logged AS (
-    INSERT INTO {{changes}} SELECT
-        sequence - cardinality(%(item_ids)s::text[]) + place, %(operation)s, %(index_id)s, item_id
+    INSERT INTO {{changes}}
+    SELECT sequence - cardinality(%(item_ids)s::text[]) + place, %(index_id)s, item_id
     FROM moved, unnest(%(item_ids)s::text[]) WITH ORDINALITY AS each (item_id, place)),
 kept AS (
-    INSERT INTO {{requests}} SELECT %(request_id)s, %(digest)s, sequence, %(deleted)s,
-        request_number FROM moved WHERE %(request_id)s::bytea IS NOT NULL),
+    INSERT INTO {{requests}} (id, digest, sequence, deleted_count)
+    SELECT %(request_id)s, %(digest)s, sequence, %(deleted)s FROM moved
+    WHERE %(request_id)s::bytea IS NOT NULL RETURNING number),
 forgotten AS (
-    DELETE FROM {{requests}} WHERE number <= (
-        SELECT request_number FROM moved) - {KEPT_REQUEST_COUNT}),
+    DELETE FROM {{requests}} WHERE number <= (SELECT number FROM kept) - {KEPT_REQUEST_COUNT}),
 trimmed AS (
-    DELETE FROM {{changes}} WHERE sequence <= (
-        SELECT sequence FROM moved) - {KEPT_CHANGE_COUNT})
+    DELETE FROM {{changes}} WHERE sequence <= (SELECT sequence FROM moved) - {KEPT_CHANGE_COUNT})
 SELECT sequence FROM moved
 """
+_NOTHING = {"texts": 0, "images": 0, "deleted": 0, "request_id": None, "digest": None}
 _FENCE = """
 UPDATE {shard} SET fence_end = clock_timestamp() + make_interval(secs => %(seconds)s),
     is_sealed = CASE WHEN sequence = %(sealed)s::bigint THEN true
@@ -93,8 +91,8 @@ async def dropped(index_id: str, session: Session) -> Deleted:
         if not rows:
             raise IndexNotFound(index_id=index_id)
         await session.execute("DROP TABLE {items}", index_id)
-        changes: dict[str, object] = {"operation": "drop", "index_id": index_id, "item_ids": [""]}
-        return Deleted(rows[0][0], await _finished(changes, session))
+        change = {"index_id": index_id, "item_ids": [""]}
+        return Deleted(rows[0][0], await _finished(change, session))
 
 
 async def fenced(fence: Fence, session: Session) -> Committed:
@@ -113,11 +111,10 @@ async def _written(write: Upsert | Delete, session: Session) -> Committed:
     if isinstance(write, Upsert):
         await _admit(write, session)
         changed = await _upserted(write, session)
-        values |= {"operation": "upsert"}
     else:
         await index_row(write.index_id, session, lock=_LOCK)
         changed = await session.rows(_DELETE, [list(write.item_ids)], write.index_id)
-        values |= {"operation": "delete", "deleted": len(changed)}
+        values["deleted"] = len(changed)
     for number, name in enumerate(("texts", "images")):
         added = sum(new == number for _, new, _ in changed)
         values[name] = added - sum(old == number for *_, old in changed)
@@ -163,11 +160,9 @@ async def _upserted(write: Upsert, session: Session) -> Sequence[Row]:
     return await session.rows(_UPSERT, values, write.index_id, rows=rows)
 
 
-async def _finished(values: dict[str, object], session: Session) -> int:
+async def _finished(values: Mapping[str, object], session: Session) -> int:
     """Gives the changes their sequences, which have no gap; returns the last one."""
-    none: dict[str, object] = {"request_id": None, "digest": None}
-    none |= dict.fromkeys(("texts", "images", "deleted"), 0)
-    rows = await session.rows(_FINISH, none | values)
+    rows = await session.rows(_FINISH, {**_NOTHING, **values})
     if not rows:  # It waited for the row, and so for a fence that came before.
         raise refused_by_fence()
     return int(rows[0][0])
