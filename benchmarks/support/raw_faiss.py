@@ -10,6 +10,7 @@ import faiss as faiss_module
 import numpy as np
 
 from benchmarks.peers.measurement import F32, I64, Search, Vectors
+from tandem.local.shard.retrieval.faiss_index import list_count, make_empty
 
 faiss: Any = faiss_module  # its stubs lack much of what is used here
 
@@ -29,9 +30,8 @@ class RawFaiss:
         self._items_ND = vectors.items_ND()
         self._index_type = index_type
         count, dimension = self._items_ND.shape
-        self.index = faiss.index_factory(dimension, index_type, faiss.METRIC_INNER_PRODUCT)
-        list_count = getattr(self.index, "nlist", 0)
-        train_count = max(_MIN_TRAIN_COUNT, _POINTS_PER_CENTROID * list_count)
+        self.index = make_empty(index_type, dimension)
+        train_count = max(_MIN_TRAIN_COUNT, _POINTS_PER_CENTROID * list_count(self.index))
         sample = np.arange(count)
         if train_count < count:
             sample = np.random.default_rng(seed).choice(count, train_count, replace=False)
@@ -67,7 +67,7 @@ class RawFaiss:
         faiss.write_index(self.index, str(path))
 
     def _fetch_count(self, k: int) -> int:
-        if "RaBitQ" in self._index_type:
+        if "RaBitQ" in self._index_type and "Refine" not in self._index_type:
             return 3 * k + 140
         if "PQ" in self._index_type:
             return max(4 * k, 100)
