@@ -40,14 +40,19 @@ class MemoryLimit:
             )
 
     def asks_for_bytes(self, indexes: Iterable[SearchableIndex]) -> bool:
-        """Returns whether rows exceed the memory that is left, and as one byte a value do not."""
+        """Returns whether rows exceed the memory that is left, and fit in as one byte a value.
+
+        They must fit in twice, as an index is searched until the next one is built.
+        """
         if not self.limit_bytes:
             return False
-        parts = [part.rows for index in indexes for part in index.parts()]
         value_count = sum(
-            each.row_count * each.dimension for each in parts if each.byte_rows is None
+            part.rows.row_count * part.rows.dimension
+            for index in indexes
+            for part in index.parts()
+            if part.faiss_index is None or not part.faiss_index.is_refined
         )
-        return value_count < self.limit_bytes - anonymous_bytes() < 4 * value_count
+        return 2 * value_count < self.limit_bytes - anonymous_bytes() < 4 * value_count
 
 
 def anonymous_bytes() -> int:

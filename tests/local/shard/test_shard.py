@@ -24,7 +24,6 @@ from tandem.errors import (
 from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.item_store.verdict import verify_in_child
-from tandem.local.shard import memory_limit
 from tandem.local.shard.memory_limit import MemoryLimit, anonymous_bytes
 from tandem.local.shard.metrics import CORRUPT_ITEMS
 from tandem.local.shard.retrieval.embedding_rows import BLOCK_ROW_COUNT
@@ -326,29 +325,6 @@ def test_items_that_do_not_fit_into_the_memory_are_refused_by_name(tmp_path: Pat
 
     shard.write(Delete("scenes", ["a"])).result(60)
     assert found(shard) == ["b"]
-    shard.close()
-
-
-def test_rows_beyond_the_memory_are_kept_as_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A search answers as before."""
-    shard = open_shard(tmp_path)
-    shard.write(upsert("a", "b")).result(60)
-    before = found(shard)
-    shard.maintenance.snapshots.write("scenes", shard.index("scenes"))
-    shard.close()
-    # Two rows take 64 bytes as float32 values, and 16 as one byte each.
-    monkeypatch.setattr(memory_limit, "anonymous_bytes", lambda: 0)
-
-    shard = open_shard(tmp_path, ShardSettings(memory=MemoryLimit(40)))
-
-    rows = shard.index("scenes").part(Modality.TEXT).rows
-    end_time = time.monotonic() + 30
-    while rows.byte_rows is None:
-        assert time.monotonic() < end_time
-        time.sleep(0.01)
-    assert found(shard) == before
     shard.close()
 
 

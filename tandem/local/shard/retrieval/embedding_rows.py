@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tandem.local.shard.retrieval.arrays import F32, I64, Mask
-from tandem.local.shard.retrieval.byte_rows import ByteRows, as_bytes
 from tandem.local.shard.retrieval.item_ids import ItemIds
 from tandem.local.shard.retrieval.row_file import RowFile
 
@@ -19,8 +18,6 @@ BLOCK_ROW_COUNT = 1 << 14
 """16,384 x 384 float32 values are 24 MiB: what stays in memory until it is worth a write."""
 # Gathering a block's rows at once costs as much as copying about six of them one by one.
 _FEW_OF_A_BLOCK = 4
-# FAISS is given more at a time, one after another.
-_MAX_SCATTERED_COUNT = 4_096
 
 
 class EmbeddingRows:
@@ -48,9 +45,6 @@ class EmbeddingRows:
         self.dimension = dimension
         self.file = file
         """Has the first rows; None keeps all in memory."""
-        self.byte_rows: ByteRows | None = None
-        """Of the file's rows, where those exceed the memory."""
-        self._scattered_ND = np.empty((0, dimension), np.float32)  # the file's, with byte_rows
         self._saving = Lock()
         self._blocks: list[F32] = []
         self._starts: list[int] = []
@@ -157,34 +151,13 @@ class EmbeddingRows:
                 if saved < start + len(block) and start < stop
             )
             mapped_ND = self.file.mapped()
-            if self.byte_rows is not None:
-                scattered_ND, new_bytes = self.file.scattered(), as_bytes(mapped_ND[saved:])
             with changing():
                 self._replace_first(mapped_ND)
-                if self.byte_rows is not None:
-                    self.byte_rows.append(*new_bytes)
-                    self._scattered_ND = scattered_ND
 
-    def keep_bytes(
-        self, changing: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> None:
-        """Holds the file's rows in memory as bytes too, so that few of them need to be read."""
-        with self._saving:
-            if self.file is None or not self.file.row_count or self.byte_rows is not None:
-                return
-            byte_rows = ByteRows(self.dimension)
-            mapped_ND = self.file.mapped()
-            for start in range(0, len(mapped_ND), BLOCK_ROW_COUNT):
-                byte_rows.append(*as_bytes(mapped_ND[start : start + BLOCK_ROW_COUNT]))
-            scattered_ND = self.file.scattered()
-            with changing():
-                self.byte_rows, self._scattered_ND = byte_rows, scattered_ND
-
-    def worth_reading(self, query_D: F32, candidates: I64, k: int) -> I64:
-        """Returns which candidates to compare in full for the k best: all, or few with bytes."""
-        if self.byte_rows is None:
-            return candidates
-        return self.byte_rows.nearest(query_D, candidates, max(2 * k, k + 20))
+    def prefetch(self, rows: I64) -> None:
+        """Has the disk read these rows at the same time, those that are not in memory."""
+        if self.file is not None:
+            self.file.prefetch(rows[rows < self.file.row_count])
 
     def blocks(self, start_row: int = 0) -> Iterator[tuple[int, F32]]:
         """Yields the first row's number of each block, and views of its rows [n, d]."""
@@ -198,10 +171,7 @@ class EmbeddingRows:
     def gather(self, rows: I64) -> F32:
         """Returns a copy of the rows' embeddings, [n, d], in the order of `rows`."""
         if len(self._blocks) == 1 or (len(rows) and rows.max() < self._starts[1]):
-            if self.file is None or self.byte_rows is None or len(rows) > _MAX_SCATTERED_COUNT:
-                return self._blocks[0][rows]
-            self.file.prefetch(rows)
-            return self._scattered_ND[rows]
+            return self._blocks[0][rows]
         gathered = np.empty((len(rows), self.dimension), dtype=np.float32)
         if len(rows) <= _FEW_OF_A_BLOCK * len(self._blocks):
             for place, row in enumerate(rows.tolist()):

@@ -33,6 +33,9 @@ _MAX_CODE_BITS = 12
 # finish building within 100 s, nor one of 3,000 with seven within 20 s.
 _MIN_LINK_COUNTS = {"HNSW": 2, "NSG": 16}
 _MAX_PARAMETER = 1_000_000
+# Of ten million x 128, the 40 best by bytes have 0.88 of the nearest 20 if they are chosen of 200
+# candidates by bits, 0.95 of 400, 0.98 of 800 and 0.99 of 1,600.
+_REFINED_PER_FETCHED = 20
 
 SearchParameters = Mapping[str, float]
 """By FAISS's names, such as nprobe and efSearch."""
@@ -66,6 +69,7 @@ class FaissIndex:
         self.takes_selector = _takes_selector(index)
         self.takes_rows = _takes_rows(index)
         self.codes_are_exact = _codes_are_exact(index)
+        self.is_refined = isinstance(faiss.downcast_index(index), faiss.IndexRefine)
 
     @classmethod
     def build(
@@ -253,11 +257,14 @@ def make_empty(index_type: str, dimension: int) -> Any:  # noqa: ANN401 (SWIG)
     """
     _check_numbers(index_type)
     try:
-        return faiss.index_factory(dimension, index_type, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(dimension, index_type, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
         raise IndexTypeInvalid(
             why=f"FAISS does not know {index_type!a}: {_plain(error)}"
         ) from error
+    if isinstance(index, faiss.IndexRefine):
+        index.k_factor = _REFINED_PER_FETCHED
+    return index
 
 
 def _check_numbers(index_type: str) -> None:
@@ -297,7 +304,7 @@ def _search_parameters(index: Any, selector: Any, effort: float) -> Any:  # noqa
         )
     if isinstance(index, faiss.IndexRefine):
         return faiss.IndexRefineSearchParameters(
-            k_factor=index.k_factor,
+            k_factor=max(1.0, index.k_factor * min(1.0, effort)),
             base_index_params=_search_parameters(index.base_index, selector, effort),
         )
     if isinstance(index, faiss.IndexIVF):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem.errors import IndexTypeInvalid
@@ -21,6 +21,8 @@ MIN_APPROXIMATE_COUNT = 20_000
 # code contain 92.5 % of the 20 truly nearest at 16 values, 99.1 % at 64 and 99.8 % at 128.
 MIN_BIT_DIMENSION = 128
 _BITS = "RaBitQfs"
+# One byte a value beside them chooses which few of many candidates are worth a read in full.
+_BITS_AND_BYTES = f"{_BITS},Refine(SQ8)"
 # Bytes that RaBitQ stores for each embedding in addition to its bits, and IVF for each row.
 _BIT_FACTOR_BYTES = 12
 _ROW_NUMBER_BYTES = 8
@@ -52,37 +54,45 @@ class IndexTuning:
 
 
 def choose_index_types(
-    tuning: IndexTuning, item_count: int, dimension: int, *, is_on_gpu: bool = False
+    tuning: IndexTuning,
+    item_count: int,
+    dimension: int,
+    *,
+    is_on_gpu: bool = False,
+    rows_exceed_memory: bool = False,
 ) -> list[str]:
     """Returns the types to try in order, until one reaches the recall target.
 
-    For "auto" these fit size and memory: one bit a value first, then finer codes.
+    For "auto" these fit size and memory: one bit a value first, unless rows have to be read from
+    the disk, then finer codes.
     """
     if tuning.index_type != AUTO:
         return [tuning.index_type]
     if item_count < MIN_APPROXIMATE_COUNT:
         return [FLAT]
 
-    def fits(code_bytes: int) -> bool:
-        needed_bytes = item_count * (code_bytes + _ROW_NUMBER_BYTES)
-        return not tuning.memory_bytes or needed_bytes <= tuning.memory_bytes
-
     lists = f"IVF{balanced_list_count(item_count)}"
-    types = []
-    if (
-        not is_on_gpu  # FAISS has no such index on GPUs
-        and dimension >= MIN_BIT_DIMENSION
-        and fits(math.ceil(dimension / 8) + _BIT_FACTOR_BYTES)
-    ):
-        types.append(f"{lists},{_BITS}")
-    others = [(dimension, "SQ8")]
+
+    def fitting(codes: Sequence[tuple[int, str]]) -> list[str]:
+        return [
+            f"{lists},{name}"
+            for code_bytes, name in codes
+            if not tuning.memory_bytes
+            or item_count * (code_bytes + _ROW_NUMBER_BYTES) <= tuning.memory_bytes
+        ]
+
+    coarse, finer = [], [(dimension, "SQ8")]
+    if not is_on_gpu and dimension >= MIN_BIT_DIMENSION:  # FAISS has no such index on GPUs
+        bit_bytes = math.ceil(dimension / 8) + _BIT_FACTOR_BYTES
+        coarse = [] if rows_exceed_memory else [(bit_bytes, _BITS)]
+        finer.insert(0, (bit_bytes + dimension, _BITS_AND_BYTES))
     # "np" skips a training step that takes ten times as long as all others.
-    others += [
+    finer += [
         (dimension // part_size, f"PQ{dimension // part_size}np")
         for part_size in (2, 4, 8, 16, 32)
         if dimension % part_size == 0
     ]
-    types += [f"{lists},{codes}" for code_bytes, codes in others if fits(code_bytes)][:1]
+    types = fitting(coarse) + fitting(finer)[:1]
     return types or [FLAT]
 
 
@@ -94,7 +104,7 @@ def candidate_types(item_count: int, dimension: int) -> list[str]:
     lists = f"IVF{balanced_list_count(item_count)}"
     types = [FLAT, f"{lists},Flat", f"{lists},SQ8", "HNSW32", "SQ8"]
     if dimension >= MIN_BIT_DIMENSION:
-        types.append(f"{lists},{_BITS}")
+        types += [f"{lists},{_BITS}", f"{lists},{_BITS_AND_BYTES}"]
     sizes = [size for size in (2, 4, 8) if dimension % size == 0 and item_count >= 256]
     return types + [f"{lists},PQ{dimension // size}np" for size in sizes]
 
@@ -123,6 +133,6 @@ def fetch_count(index: FaissIndex, k: int) -> int:
     """Returns how many candidates to compare exactly for k hits; coarse codes need more."""
     if index.codes_are_exact:
         return k + 1
-    if _BITS in index.index_type:
+    if _BITS in index.index_type and not index.is_refined:
         return 3 * k + 140
     return max(4 * k, 100) if ",PQ" in f",{index.index_type}" else max(2 * k, k + 20)

@@ -219,7 +219,8 @@ class ModalityIndex:
         mask: Mask | None,
         index: FaissIndex,
     ) -> list[RowHit]:
-        candidates = self.rows.worth_reading(query_D, candidates, k)
+        if index.is_refined:
+            self.rows.prefetch(candidates)
         similarities, found = compare_rows(self.rows, query_D, candidates, k + 1)
         if self.tail_count:
             tail = scan_rows(self.rows, query_D, k + 1, start_row=index.row_count, mask=mask)

@@ -8,6 +8,7 @@ import os
 import secrets
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -48,7 +49,6 @@ class RowFile:
         self.path = folder / f"{secrets.token_hex(8)}.f32"
         self.pieces = list(pieces)
         self._dimension = dimension
-        self._scattered: mmap.mmap | None = None
         if source is not None:
             folder.mkdir(parents=True, exist_ok=True)
             os.link(source, self.path)
@@ -88,19 +88,12 @@ class RowFile:
         """Returns the rows, mapped from the file, [row_count, d]."""
         return map_rows(self.path, self.row_count, self._dimension)
 
-    def scattered(self) -> F32:
-        """Maps them again, for rows here and there: reading ahead would cost 25 MB for 200."""
-        self._scattered = _map(self.path, self._size_bytes)
-        self._scattered.madvise(mmap.MADV_RANDOM)
-        return np.frombuffer(self._scattered, "<f4").reshape(-1, self._dimension)
-
     def prefetch(self, rows: I64) -> None:
-        """Has the disk read rows at the same time, where the kernel does not have them."""
-        assert self._scattered is not None
+        """Has the disk read rows at the same time, without what lies around them."""
         row_bytes = 4 * self._dimension
-        for start in (row_bytes * rows).tolist():
-            before = start % mmap.PAGESIZE
-            self._scattered.madvise(mmap.MADV_WILLNEED, start - before, before + row_bytes)
+        with suppress(OSError), self.path.open("rb", buffering=0) as file:  # a hint, no more
+            for start in (row_bytes * rows).tolist():
+                os.posix_fadvise(file.fileno(), start, row_bytes, os.POSIX_FADV_WILLNEED)
 
     @property
     def _size_bytes(self) -> int:
@@ -111,7 +104,8 @@ def map_rows(path: Path, row_count: int, dimension: int) -> F32:
     """Maps the first rows of a file of float32 values, [row_count, d]."""
     if not row_count:
         return np.empty((0, dimension), np.float32)
-    mapped = _map(path, 4 * row_count * dimension)
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 4 * row_count * dimension, prot=mmap.PROT_READ)
     return np.frombuffer(mapped, "<f4").reshape(row_count, dimension)
 
 
@@ -122,8 +116,3 @@ def read_sha256(file: IO[bytes], size_bytes: int) -> str:
         digest.update(piece)
         size_bytes -= len(piece)
     return digest.hexdigest()
-
-
-def _map(path: Path, size_bytes: int) -> mmap.mmap:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), size_bytes, prot=mmap.PROT_READ)

@@ -131,11 +131,6 @@ class SearchableIndex:
             if part.rows.unsaved_count >= least_count:
                 part.rows.save(self.changing)
 
-    def keep_bytes(self) -> None:
-        """Holds all rows in memory as bytes too; searches and changes continue."""
-        for part in self.parts():
-            part.rows.keep_bytes(self.changing)
-
     def delete(self, item_ids: Sequence[str]) -> None:
         """Removes items, ignoring missing ids."""
         with self._lock.exclusive():

@@ -173,13 +173,9 @@ class Maintenance:
         pause_seconds = _SAVE_SECONDS
         while not self._stop.wait(pause_seconds):
             pause_seconds = _SAVE_SECONDS
-            indexes = list(self._indexes().values())
             try:
-                are_too_many = self._memory.asks_for_bytes(indexes)
-                for index in indexes:
+                for index in list(self._indexes().values()):
                     index.save_rows()
-                    if are_too_many:
-                        index.keep_bytes()
             except Exception:  # rows stay in memory, and are tried again
                 MAINTENANCE_FAILURES.inc()
                 log.exception("rows not saved")
@@ -190,7 +186,11 @@ class Maintenance:
         work = self._of(index_id, modality)
         tuning = self._tunings.get(index_id, modality)
         index_types = choose_index_types(
-            tuning, len(part), index.info.dimension, is_on_gpu=self._gpu_number is not None
+            tuning,
+            len(part),
+            index.info.dimension,
+            is_on_gpu=self._gpu_number is not None,
+            rows_exceed_memory=self._memory.asks_for_bytes(list(self._indexes().values())),
         )
         # Refused once, it is tried again when the number of items has doubled.
         attempt = (tuning, index_types[0], len(part).bit_length())

@@ -20,8 +20,9 @@ from tandem.local.shard.retrieval.index_type import (
     ("item_count", "memory_bytes", "expected"),
     [
         (19_999, 0, ["Flat"]),
-        (20_000, 0, ["IVF256,RaBitQfs", "IVF256,SQ8"]),
-        (1_000_000, 392_000_000, ["IVF2048,RaBitQfs", "IVF2048,SQ8"]),
+        (20_000, 0, ["IVF256,RaBitQfs", "IVF256,RaBitQfs,Refine(SQ8)"]),
+        (1_000_000, 452_000_000, ["IVF2048,RaBitQfs", "IVF2048,RaBitQfs,Refine(SQ8)"]),
+        (1_000_000, 451_999_999, ["IVF2048,RaBitQfs", "IVF2048,SQ8"]),
         (1_000_000, 391_999_999, ["IVF2048,RaBitQfs", "IVF2048,PQ192np"]),
         (1_000_000, 68_000_000, ["IVF2048,RaBitQfs", "IVF2048,PQ48np"]),
         (1_000_000, 1_000_000, ["Flat"]),
@@ -30,7 +31,7 @@ from tandem.local.shard.retrieval.index_type import (
 def test_auto_chooses_by_size_and_memory(
     item_count: int, memory_bytes: int, expected: list[str]
 ) -> None:
-    """At 384 dimensions a row takes 60 bytes by bits, 384 in SQ8, fewer in PQ, plus eight."""
+    """Of 384 values a row takes 60 bytes by bits, 384 in SQ8, fewer in PQ, and eight."""
     tuning = IndexTuning(memory_bytes=memory_bytes)
     assert choose_index_types(tuning, item_count, 384) == expected
 
@@ -40,6 +41,12 @@ def test_auto_chooses_no_bits_for_short_embeddings_or_on_a_gpu() -> None:
     assert choose_index_types(IndexTuning(), 20_000, 127) == ["IVF256,SQ8"]
     assert choose_index_types(IndexTuning(), 20_000, 128)[0] == "IVF256,RaBitQfs"
     assert choose_index_types(IndexTuning(), 20_000, 128, is_on_gpu=True) == ["IVF256,SQ8"]
+
+
+def test_auto_chooses_bytes_at_once_for_rows_that_exceed_the_memory() -> None:
+    assert choose_index_types(IndexTuning(), 20_000, 128, rows_exceed_memory=True) == [
+        "IVF256,RaBitQfs,Refine(SQ8)"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 import errno
 import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ import pytest
 from tandem.contract.content import Encoding, ImageContent, ImageTokens, Modality
 from tandem.contract.search_path import SearchFallback
 from tandem.local.item_store.item_store import ItemStore
+from tandem.local.shard import memory_limit
+from tandem.local.shard.memory_limit import MemoryLimit
 from tandem.local.shard.retrieval import embedding_rows, index_type
 from tandem.local.shard.retrieval.arrays import F32
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
@@ -113,7 +118,7 @@ def test_auto_builds_an_approximate_index_once_it_pays(shard: StoredShard) -> No
 
 
 @pytest.mark.parametrize(
-    ("recall_target", "expected"), [(0.5, "IVF128,RaBitQfs"), (0.98, "IVF128,SQ8")]
+    ("recall_target", "expected"), [(0.5, "IVF128,RaBitQfs"), (0.98, "IVF128,RaBitQfs,Refine(SQ8)")]
 )
 def test_auto_chooses_more_bytes_if_bits_do_not_reach_the_recall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recall_target: float, expected: str
@@ -139,6 +144,26 @@ def test_auto_chooses_more_bytes_if_bits_do_not_reach_the_recall(
     shard.close()
 
 
+def test_rows_that_exceed_the_memory_are_held_as_bytes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2,500 x 16 values take 160,000 bytes as float32, and 80,000 as bytes of two indexes."""
+    monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
+    monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
+    monkeypatch.setattr(index_type, "MIN_BIT_DIMENSION", DIMENSION)
+    monkeypatch.setattr(memory_limit, "anonymous_bytes", lambda: 0)
+    tuning = IndexTuning(recall_target=0.5)
+    for limit_bytes, expected in ((161_000, ""), (100_000, ",Refine(SQ8)"), (79_000, "")):
+        shard = open_shard(
+            tmp_path / str(limit_bytes), tuning=tuning, memory=MemoryLimit(limit_bytes)
+        )
+        ingest(shard, range(2_500))
+        work(shard)
+
+        assert part_type(shard) == f"IVF128,RaBitQfs{expected}"
+        shard.close()
+
+
 def test_the_tail_is_folded_in(shard: StoredShard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Newer items are found before and after."""
     monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
@@ -153,6 +178,37 @@ def test_the_tail_is_folded_in(shard: StoredShard, monkeypatch: pytest.MonkeyPat
 
     assert part.tail_count == 0
     assert found(shard, 1050, 1) == ["01050"]
+
+
+def test_searches_and_changes_need_not_wait_for_the_whole_tail(
+    shard: StoredShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tail is folded in a row at a time here, and each of two threads gets its turns."""
+    ingest(shard, range(1000))
+    work(shard)
+    ingest(shard, range(1000, 2000))
+    monkeypatch.setattr(rebuild, "_FIRST_SLICE_COUNT", 1)
+    monkeypatch.setattr(rebuild, "_FOLD_SLICE_SECONDS", 0)
+    index = shard.index(INDEX_ID)
+    turn_counts, is_over = Counter[str](), threading.Event()
+
+    def take_turns(name: str, lock: Callable[[], AbstractContextManager[None]]) -> None:
+        while not is_over.is_set():
+            with lock():
+                turn_counts[name] += 1
+            time.sleep(0.001)
+
+    locks = {"search": index.reading, "change": index.changing}
+    threads = [threading.Thread(target=take_turns, args=each) for each in locks.items()]
+    for thread in threads:
+        thread.start()
+    rebuild.fold(index, Modality.IMAGE, lambda: False)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+
+    assert index.part(Modality.IMAGE).tail_count == 0
+    assert min(turn_counts[name] for name in locks) > 10
 
 
 def test_an_index_that_takes_no_rows_is_rebuilt_after_many_additions(
