@@ -32,8 +32,7 @@ def check_snapshots(folders: Sequence[Path]) -> list[SnapshotManifest]:
     manifests = [SnapshotManifest.read(folder) for folder in folders]
     if not any(one.index_type for one in manifests):
         return [_checked(folder) for folder in folders]
-    size_bytes = sum(entry.size_bytes for one in manifests for entry in one.files.values())
-    memory_bytes = 4 * size_bytes + _SPARE_BYTES
+    memory_bytes, seconds = limits_of(manifests)
     names = ", ".join(map(str, folders))
     try:
         finished = subprocess.run(
@@ -41,7 +40,7 @@ def check_snapshots(folders: Sequence[Path]) -> list[SnapshotManifest]:
             env=python_environment(),
             capture_output=True,
             text=True,
-            timeout=_SPARE_SECONDS + size_bytes / _BYTES_PER_SECOND,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
@@ -56,6 +55,16 @@ def check_snapshots(folders: Sequence[Path]) -> list[SnapshotManifest]:
         lines = (finished.stdout or finished.stderr).strip().splitlines()
         raise SnapshotInvalid(lines[-1] if lines else f"{names} cannot be read")
     return manifests
+
+
+def limits_of(manifests: Sequence[SnapshotManifest]) -> tuple[int, float]:
+    """Returns the address space and the seconds that reading these may take."""
+    rows_bytes = sum(piece.size_bytes for one in manifests for piece in one.row_pieces)
+    other_bytes = sum(entry.size_bytes for one in manifests for entry in one.files.values())
+    return (
+        rows_bytes + 4 * other_bytes + _SPARE_BYTES,  # rows are mapped
+        _SPARE_SECONDS + (rows_bytes + other_bytes) / _BYTES_PER_SECOND,
+    )
 
 
 def _checked(folder: Path) -> SnapshotManifest:
@@ -89,7 +98,7 @@ def _main() -> None:
         try:
             check_here(folder)
         except (SnapshotInvalid, MemoryError, RuntimeError, ValueError, OSError) as error:
-            print(f"{folder}: {error}")
+            print(f"{folder}: {error!r}")
             sys.exit(1)
 
 

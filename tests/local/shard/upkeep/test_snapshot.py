@@ -25,7 +25,7 @@ from tandem.local.shard.upkeep.snapshot import (
     snapshot_sequences,
     write_snapshot,
 )
-from tandem.local.shard.upkeep.snapshot_check import check_here, check_snapshots
+from tandem.local.shard.upkeep.snapshot_check import check_here, check_snapshots, limits_of
 from tests.local.shard.retrieval.test_modality_index import image, index_of, many
 from tests.support.grid import sampled
 
@@ -207,6 +207,15 @@ def test_a_snapshot_without_a_faiss_index_is_checked_here(
     (plain / "live").write_bytes(b"")
     with pytest.raises(SnapshotInvalid, match="live is missing, or does not have 3 bytes"):
         check_snapshots([plain])
+
+
+def test_the_limits_of_a_check_leave_room_for_the_rows(folder: Path) -> None:
+    """Ten million rows are mapped, and read, beside an index a sixth as large."""
+    manifest = SnapshotManifest.read(folder)
+    large = replace(manifest, row_pieces=[FileEntry(5 << 30, "")])
+
+    more = np.subtract(limits_of([large]), limits_of([replace(manifest, row_pieces=[])]))
+    assert more.tolist() == [5 << 30, (5 << 30) / 50e6]
 
 
 @pytest.mark.parametrize(
