@@ -237,8 +237,9 @@ def _restart(arguments: argparse.Namespace, folder: Path, vectors: Vectors) -> R
         figures["replayed_count"] = state["applied_sequence"] - state["snapshot_sequence"]
         figures["item_count"] = state["item_count"]
         figures |= process.memory_bytes()
+        wait_settled(process.address, content_pb2.MODALITY_TEXT)
         process.wait_checked()
-        note("all records checked")
+        note("settled, and all records checked")
         process.evict_rows()
         connect, queries_QD = ServedSearch(process.address), vectors.queries_QD()
         with connect() as search:

@@ -1,6 +1,6 @@
 """Keeps the item id of each row as bytes in one array, and finds an id's row by a hash table.
 
-A row takes its id's bytes and about 25 more; a str, a list slot and a dict entry took 137.
+A row takes its id's bytes and about 20 more; a str, a list slot and a dict entry took 137.
 
 Shapes: R rows, S slots of the table.
 """
@@ -22,6 +22,7 @@ _MAX_USED_SHARE = 0.6
 # Ids that are strings at the same time while all are read.
 _READ_COUNT = 1 << 16
 _HASH_MASK = 0xFFFFFFFF
+_MAX_SHORT_START = 0xFFFFFFFF
 
 
 class ItemIds:
@@ -33,9 +34,10 @@ class ItemIds:
     def __init__(self, separated: bytes = b"", found_rows: I64 | None = None) -> None:
         """Takes over the ids of rows, each followed by NUL; those of `found_rows` are found."""
         self._bytes = np.frombuffer(bytearray(separated), np.uint8)
-        stops_R = np.flatnonzero(self._bytes == 0) + 1
-        self._starts_R = np.concatenate([np.zeros(1, np.int64), stops_R])  # and the end of the last
-        self.row_count = len(stops_R)
+        starts_R = np.flatnonzero(self._bytes == 0) + 1
+        self.row_count = len(starts_R)
+        self._starts_R = np.zeros(self.row_count + 1, _starts_type(len(separated)))
+        self._starts_R[1:] = starts_R  # and the end of the last
         self._hashes_R = np.zeros(self.row_count, np.uint32)
         for start in range(0, self.row_count, _READ_COUNT):
             rows = np.arange(start, min(start + _READ_COUNT, self.row_count))
@@ -71,7 +73,9 @@ class ItemIds:
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         first = int(self._starts_R[start])
         starts = first + np.cumsum(lengths + 1)
-        self._starts_R = grown(self._starts_R, stop + 1)
+        if encoded:
+            wide = self._starts_R.astype(_starts_type(int(starts[-1])), copy=False)
+            self._starts_R = grown(wide, stop + 1)
         self._starts_R[start + 1 : stop + 1] = starts
         # The zeros between them are there already.
         self._bytes = grown(self._bytes, int(self._starts_R[stop]))
@@ -126,6 +130,11 @@ class ItemIds:
             is_left = self._slots_S[slots] != rows
             rows, slots = rows[is_left], slots[is_left]
             step += 1
+
+
+def _starts_type(byte_count: int) -> type[np.uint32 | np.int64]:
+    """Returns the smaller type that numbers so many bytes."""
+    return np.uint32 if byte_count <= _MAX_SHORT_START else np.int64
 
 
 def _hashes(item_ids: Sequence[str]) -> npt.NDArray[np.uint32]:

@@ -20,7 +20,7 @@ from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.contract.search_path import Fallback, SearchFallback
 from tandem.errors import IndexTypeInvalid
-from tandem.local.shard.memory_limit import MemoryLimit
+from tandem.local.shard.memory_limit import MemoryLimit, return_freed_memory
 from tandem.local.shard.metrics import (
     LIST_IMBALANCE,
     MAINTENANCE_DURATION,
@@ -38,7 +38,7 @@ from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.upkeep.live_recall import LiveRecall
 from tandem.local.shard.upkeep.rebuild import fold, needs_fold, needs_rebuild, rebuild
 from tandem.local.shard.upkeep.recall_check import RecallCheck
-from tandem.local.shard.upkeep.snapshot_schedule import SnapshotSchedule
+from tandem.local.shard.upkeep.snapshot_schedule import CHANGED_SHARE, SnapshotSchedule
 from tandem.local.shard.upkeep.tuning_file import TuningFile
 
 log = get_logger()
@@ -212,6 +212,7 @@ class Maintenance:
                         gpu_number=self._gpu_number,
                         is_stopped=self._stop.is_set,
                     )
+                return_freed_memory()
                 self._live_recall.forget(index_id)
                 work.refused = None
                 has_faiss_index = index_types != [FLAT]
@@ -224,8 +225,11 @@ class Maintenance:
                 work.activity = ""
             return True
         if needs_fold(part):
+            tail_count = part.tail_count
             with MAINTENANCE_DURATION.labels("fold").time():
                 fold(index, modality, self._stop.is_set)
+            if tail_count > CHANGED_SHARE * len(part):  # or the next start would fold it again
+                self.snapshots.note_build(index_id, modality, has_faiss_index=True)
             return True
         return False
 

@@ -20,7 +20,7 @@ from tandem.local.shard.upkeep.snapshot import (
     write_snapshot,
 )
 
-_CHANGED_SHARE = 0.2
+CHANGED_SHARE = 0.2
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class SnapshotSchedule:
         item_count = index.item_count(modality)
         if self._of(index_id, modality).lacks_build and item_count >= self._min_change_count:
             return True  # or each start would build it again
-        least_count = max(self._min_change_count, _CHANGED_SHARE * item_count)
+        least_count = max(self._min_change_count, CHANGED_SHARE * item_count)
         return self._change_count(index_id, index, modality) >= least_count
 
     def _change_count(self, index_id: str, index: SearchableIndex, modality: Modality) -> int:

@@ -16,8 +16,11 @@ ids = st.lists(st.sampled_from(["a", "ab", "ä", "日本", "", *map(str, range(3
 def test_rows_are_found_as_in_a_dictionary(
     rounds: list[tuple[list[str], list[str]]], collide: bool
 ) -> None:
-    """Also where all ids have one hash, and again after reading what was written."""
-    with patch.object(item_ids, "hash", (lambda _: 7) if collide else hash, create=True):
+    """Also where all ids have one hash or take many bytes, and after reading what was written."""
+    with (
+        patch.object(item_ids, "hash", (lambda _: 7) if collide else hash, create=True),
+        patch.object(item_ids, "_MAX_SHORT_START", 20 if collide else 1 << 32),
+    ):
         found, expected, appended = ItemIds(), dict[str, int](), list[str]()
         for removed, added in rounds:
             rows = [expected.pop(each) for each in [*removed, *added] if each in expected]
