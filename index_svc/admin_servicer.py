@@ -157,7 +157,7 @@ class IndexAdminServicer(MoveServicer):
                 built_recall_percent=part.recall_percent,
                 list_imbalance=None if faiss_index is None else faiss_index.list_imbalance(),
                 device="cpu" if faiss_index is None else faiss_index.device,
-                fallback_reason=part.fallback_reason,
+                fallback_reason=part.fallback.why,
                 activity=maintenance.activity(index_id, modality),
                 snapshot_sequence=maintenance.snapshots.sequence(index_id, modality),
                 live_recalls={

@@ -193,7 +193,7 @@ def test_dead_rows_are_dropped_if_the_configured_index_cannot_be_built(tmp_path:
     assert any(steps)
     assert not any(steps[5:])
     assert (part.rows.row_count, part.rows.dead_count) == (300, 0)
-    assert "training points" in part.fallback_reason
+    assert "training points" in part.fallback.why
     assert found(shard) == item_ids[1_200:]
     shard.close()
 

@@ -10,5 +10,4 @@ exact_scan         compares a query with rows, one by one
 faiss_index        a FAISS index of any type; faiss_threads runs it on one core a search
 index_type         which FAISS type to build for how many items
 search_plan        whether a filter comes before, after or instead of FAISS
-filter_masks       the rows that recent filters match
 """

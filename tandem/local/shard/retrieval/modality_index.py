@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -28,13 +29,14 @@ from tandem.local.shard.retrieval.exact_scan import (
     scan_rows,
 )
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
-from tandem.local.shard.retrieval.filter_masks import FilterMasks
 from tandem.local.shard.retrieval.index_type import FLAT, fetch_count
 from tandem.local.shard.retrieval.search_plan import choose_strategy
 from tandem.stages.shard_answer import Found, RowHit
 
 # A filter that matches one item in n makes FAISS search up to so many times more of the index.
 _MAX_EFFORT = 16.0
+# A repeated filter costs nothing until an item changes. A mask of a million rows is 1 MB.
+_KEPT_FILTER_COUNT = 16
 
 
 class ModalityIndex:
@@ -58,7 +60,8 @@ class ModalityIndex:
         self.change_count = 0
         """Changes of items since this object was created."""
         self._columns = AttributeColumns()
-        self._masks = FilterMasks()
+        # Of these two alone, so that no cycle keeps a replaced index until a garbage collection.
+        self._matches = lru_cache(_KEPT_FILTER_COUNT)(partial(_matches, self._columns, rows))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -67,11 +70,6 @@ class ModalityIndex:
     def index_type(self) -> str:
         """Returns the type of the FAISS index; "Flat" without one."""
         return FLAT if self.faiss_index is None else self.faiss_index.index_type
-
-    @property
-    def fallback_reason(self) -> str:
-        """Returns the fallback in words; empty where there is none."""
-        return self.fallback.why
 
     @property
     def tail_count(self) -> int:
@@ -86,7 +84,7 @@ class ModalityIndex:
             if item.attributes:
                 self.put_attributes(row, item.attributes)
         self.change_count += len(items)
-        self._masks.forget()
+        self._matches.cache_clear()
 
     def put_attributes(self, row: int, attributes: Attributes) -> None:
         self.attributes[row] = attributes
@@ -98,7 +96,7 @@ class ModalityIndex:
                 self._columns.drop(row)
         if rows:
             self.change_count += len(rows)
-            self._masks.forget()
+            self._matches.cache_clear()
 
     def search(self, query_D: F32, k: int, where: Filter | None = None) -> Found:
         """Returns the min(k, matching) nearest items, approximately where FAISS searches."""
@@ -180,10 +178,7 @@ class ModalityIndex:
     def _matching(self, where: Filter | None) -> tuple[Mask | None, int | None]:
         if where is None:
             return None, None
-        return self._masks.get(
-            where,
-            lambda: self._columns.matching(where, self.rows.row_count) & self.rows.live,
-        )
+        return self._matches(where)
 
     def _known(self, mask: Mask | None, index: FaissIndex) -> Mask | None:
         """Returns which of its rows FAISS may find; None for all."""
@@ -227,6 +222,12 @@ class ModalityIndex:
             similarities = np.concatenate([similarities, tail[0]])
             found = np.concatenate([found, tail[1]])
         return ordered_hits(self.rows, similarities, found)[:k]
+
+
+def _matches(columns: AttributeColumns, rows: EmbeddingRows, where: Filter) -> tuple[Mask, int]:
+    """Returns which rows the filter matches, and how many."""
+    mask = columns.matching(where, rows.row_count) & rows.live
+    return mask, int(np.count_nonzero(mask))
 
 
 def _scan(
