@@ -23,19 +23,14 @@ from tandem.local.shard.attributes.growing_array import grown
 from tandem.local.shard.attributes.text_dictionary import Dictionary
 from tandem.local.shard.attributes.typed_columns import (
     Condition,
-    FlagColumn,
-    IntegerColumn,
-    RealColumn,
+    NumberColumn,
     TextColumn,
     TextListColumn,
     TypedColumn,
 )
 
-_COLUMN_TYPES: dict[type, type[TypedColumn]] = {
+_TEXT_COLUMNS: dict[type, type[TextColumn | TextListColumn]] = {
     str: TextColumn,
-    int: IntegerColumn,
-    float: RealColumn,
-    bool: FlagColumn,
     tuple: TextListColumn,
 }
 
@@ -108,7 +103,7 @@ class AttributeColumns:
     def _column(self, name: str, kind: type) -> TypedColumn:
         of_name = self._columns.setdefault(name, {})
         if kind not in of_name:
-            of_name[kind] = _COLUMN_TYPES[kind]()
+            of_name[kind] = _TEXT_COLUMNS[kind]() if kind in _TEXT_COLUMNS else NumberColumn(kind)
         return of_name[kind]
 
     def _forget_if_empty(self, name: str, kind: type) -> None:

@@ -4,9 +4,8 @@ Shapes: R rows, N values of a column, E words of all its lists, W wanted values.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Collection
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from tandem.local.shard.attributes.text_dictionary import (
 
 Condition: TypeAlias = OneOf | InRange | StartsWith | Exists
 
+_NUMPY_TYPES: dict[type, type[np.generic]] = {int: np.int64, float: np.float64, bool: np.int8}
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 _MAX_TABLE_SPAN = 2**20
 _HASH_BITS = 16
@@ -31,96 +31,43 @@ _PLACE_STEP = 128
 _MIN_COMPACTED_COUNT = 1024
 
 
-class TypedColumn(Protocol):
-    """Defines a column of values of one type by row."""
+class NumberColumn:
+    """Stores numbers: 9 bytes a row for integers and reals of 64 bits, 2 for flags as 1 and 0."""
+
+    def __init__(self, kind: type[int | float | bool]) -> None:
+        self._kind = kind
+        self._values = RowValues(_NUMPY_TYPES[kind])
 
     def __len__(self) -> int:
         """Returns how many rows have a value."""
-
-    def put(self, row: int, value: AttributeValue) -> None:
-        """Sets the value of a row that has none."""
-
-    def drop(self, row: int) -> None:
-        """Removes a row's value."""
-
-    def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
-        """Sets True in the rows whose value matches the condition."""
-
-
-class NumberColumn(ABC):
-    """Stores numbers of one numpy type."""
-
-    def __init__(self, dtype: type[np.generic]) -> None:
-        self._values = RowValues(dtype)
-
-    def __len__(self) -> int:
         return len(self._values)
 
     def put(self, row: int, value: AttributeValue) -> None:
+        """Sets the value of a row that has none."""
         assert isinstance(value, int | float)
         self._values.put(row, value)
 
     def drop(self, row: int) -> None:
+        """Removes a row's value."""
         self._values.take(row)
 
     def mark(self, is_found_R: NDArray[np.bool_], condition: Condition) -> None:
+        """Sets True in the rows whose value matches the condition."""
         match condition:
             case Exists():
                 self._values.mark(is_found_R)
             case OneOf(_, values):
-                self._values.mark(is_found_R, _among(self._wanted(values)))
-            case InRange():
-                if (is_in_range := self._in_range(condition)) is not None:
-                    self._values.mark(is_found_R, is_in_range)
-
-    @abstractmethod
-    def _wanted(self, values: Collection[Value]) -> set[int] | set[float]:
-        """Returns those of the values that a number of this column can equal."""
-
-    @abstractmethod
-    def _in_range(self, bounds: InRange) -> Predicate | None:
-        """Returns a predicate for the range; None if no number is in it."""
-
-
-class IntegerColumn(NumberColumn):
-    """Stores 64-bit integers: 9 bytes a row."""
-
-    def __init__(self) -> None:
-        super().__init__(np.int64)
-
-    def _wanted(self, values: Collection[Value]) -> set[int]:
-        return {int(value) for value in values if _is_integer(value)}
-
-    def _in_range(self, bounds: InRange) -> Predicate | None:
-        # As integers: with a float bound numpy would round them to floats.
-        low, high = _integer_range(bounds)
-        return None if low > high else lambda values_N: (values_N >= low) & (values_N <= high)
-
-
-class RealColumn(NumberColumn):
-    """Stores 64-bit floats: 9 bytes a row."""
-
-    def __init__(self) -> None:
-        super().__init__(np.float64)
-
-    def _wanted(self, values: Collection[Value]) -> set[float]:
-        return {float(value) for value in values if _is_real(value)}
-
-    def _in_range(self, bounds: InRange) -> Predicate | None:
-        return lambda values_N: _in_range(values_N, bounds)
-
-
-class FlagColumn(NumberColumn):
-    """Stores flags as 1 and 0: 2 bytes a row."""
-
-    def __init__(self) -> None:
-        super().__init__(np.int8)
-
-    def _wanted(self, values: Collection[Value]) -> set[int]:
-        return {int(value) for value in values if isinstance(value, bool)}
-
-    def _in_range(self, bounds: InRange) -> Predicate | None:
-        return None  # a range does not match flags
+                wanted = {self._kind(value) for value in values if _CAN_EQUAL[self._kind](value)}
+                self._values.mark(is_found_R, _among(wanted))
+            case InRange() if self._kind is float:
+                self._values.mark(is_found_R, lambda values_N: _in_range(values_N, condition))
+            case InRange() if self._kind is int:  # a range does not match flags
+                # As integers: with a float bound numpy would round them to floats.
+                low, high = _integer_range(condition)
+                if low <= high:
+                    self._values.mark(
+                        is_found_R, lambda values_N: (values_N >= low) & (values_N <= high)
+                    )
 
 
 class TextColumn:
@@ -219,6 +166,8 @@ class TextListColumn:
         )
 
 
+TypedColumn: TypeAlias = NumberColumn | TextColumn | TextListColumn
+
 assert MAX_TEXTS_COUNT < _PLACE_STEP
 
 
@@ -233,40 +182,30 @@ def _is_real(value: Value) -> bool:
     return not isinstance(value, str | bool) and float(value) == value
 
 
+# The values of a filter that a number of each kind can equal.
+_CAN_EQUAL: dict[type, Callable[[Value], bool]] = {
+    int: _is_integer,
+    float: _is_real,
+    bool: lambda value: isinstance(value, bool),
+}
+
+
 def _among(wanted: Collection[float]) -> Predicate:
-    if len(wanted) <= MAX_COMPARED_COUNT:
-        return lambda values_N: _equal_to_one(values_N, wanted)
-    return lambda values_N: _looked_up(values_N, np.array(sorted(wanted), dtype=values_N.dtype))
+    return lambda values_N: _is_among(values_N, np.array(sorted(wanted), dtype=values_N.dtype))
 
 
-def _equal_to_one(values_N: Values, wanted: Collection[float]) -> NDArray[np.bool_]:
-    is_found_N = np.zeros(len(values_N), dtype=np.bool_)
-    for value in wanted:
-        is_found_N |= values_N == value
-    return is_found_N
-
-
-def _looked_up(values_N: Values, wanted_W: Values) -> NDArray[np.bool_]:
-    if values_N.dtype == np.int64 and int(wanted_W[-1]) - int(wanted_W[0]) <= _MAX_TABLE_SPAN:
-        return _in_table(values_N, wanted_W)
+def _is_among(values_N: Values, wanted_W: Values) -> NDArray[np.bool_]:
+    is_integer = values_N.dtype == np.int64 and len(wanted_W) > 0
+    if is_integer and int(wanted_W[-1]) - int(wanted_W[0]) <= _MAX_TABLE_SPAN:
+        return np.isin(values_N, wanted_W, kind="table")
+    if len(wanted_W) <= MAX_COMPARED_COUNT:
+        return np.isin(values_N, wanted_W)
     # A binary search for each value takes 50 ms a million; few values pass the hash table.
     is_hash_wanted = np.zeros(1 << _HASH_BITS, dtype=np.bool_)
     is_hash_wanted[_hashes(wanted_W)] = True
     candidates = np.flatnonzero(np.take(is_hash_wanted, _hashes(values_N)))
-    values = values_N[candidates]
-    places = np.minimum(np.searchsorted(wanted_W, values), len(wanted_W) - 1)
     is_found_N = np.zeros(len(values_N), dtype=np.bool_)
-    is_found_N[candidates] = wanted_W[places] == values
-    return is_found_N
-
-
-def _in_table(integers_N: Values, wanted_W: Values) -> NDArray[np.bool_]:
-    span = int(wanted_W[-1]) - int(wanted_W[0])
-    is_wanted: NDArray[np.bool_] = np.zeros(span + 2, dtype=np.bool_)
-    is_wanted[wanted_W - wanted_W[0]] = True
-    # As unsigned numbers, values below the first wrap around to far above the last.
-    offsets_N = np.minimum((integers_N - wanted_W[0]).view(np.uint64), np.uint64(span + 1))
-    is_found_N: NDArray[np.bool_] = np.take(is_wanted, offsets_N.view(np.int64))
+    is_found_N[candidates] = np.isin(values_N[candidates], wanted_W)
     return is_found_N
 
 
