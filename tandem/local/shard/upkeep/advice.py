@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,13 +27,13 @@ class MeasuredType:
     """Reports the measurements of one FAISS type."""
 
     index_type: str
-    parameters: Mapping[str, float]
-    recall_percent: float
-    search_p50_seconds: float
-    search_p99_seconds: float
-    build_seconds: float
-    index_bytes: int
-    fits: bool
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    recall_percent: float = 0.0
+    search_p50_seconds: float = 0.0
+    search_p99_seconds: float = 0.0
+    build_seconds: float = 0.0
+    index_bytes: int = 0
+    fits: bool = False
     """Whether it reaches the recall target within the memory."""
     refusal: str = ""
 
@@ -62,17 +62,7 @@ def measure_types(
                 raise IndexTypeInvalid(why=f"it has no {modality.value} to measure; ingest some")
             yield _measure(sample, tuning, index_type, is_stopped)
         except IndexTypeInvalid as error:
-            yield MeasuredType(
-                index_type=index_type,
-                parameters={},
-                recall_percent=0.0,
-                search_p50_seconds=0.0,
-                search_p99_seconds=0.0,
-                build_seconds=0.0,
-                index_bytes=0,
-                fits=False,
-                refusal=error.message,
-            )
+            yield MeasuredType(index_type=index_type, refusal=error.message)
 
 
 def _measure(
