@@ -24,20 +24,16 @@ def scan_rows(
     place in the block, so equal embeddings would get unequal similarities, which would also depend
     on the other queries.
     """
-    if mask is None and not rows.dead_count:
-        parts = [
-            _offset(_nearest(query_D, block, k, None), start)
-            for start, block in rows.blocks(start_row)
-        ]
-        return _best(parts, k)
-    mask = rows.live if mask is None else mask & rows.live
-    wanted_count = int(np.count_nonzero(mask[start_row:]))
-    if wanted_count * _GATHER_SHARE <= rows.row_count - start_row:
-        return compare_rows(rows, query_D, np.flatnonzero(mask[start_row:]) + start_row, k)
-    parts = [
-        _offset(_nearest(query_D, block, k, mask[start : start + len(block)]), start)
-        for start, block in rows.blocks(start_row)
-    ]
+    if mask is not None or rows.dead_count:
+        mask = rows.live if mask is None else mask & rows.live
+        wanted_count = int(np.count_nonzero(mask[start_row:]))
+        if wanted_count * _GATHER_SHARE <= rows.row_count - start_row:
+            return compare_rows(rows, query_D, np.flatnonzero(mask[start_row:]) + start_row, k)
+    parts = []
+    for start, block in rows.blocks(start_row):
+        wanted = None if mask is None else mask[start : start + len(block)]
+        similarities, places = _nearest(query_D, block, k, wanted)
+        parts.append((similarities, places + start))
     return _best(parts, k)
 
 
@@ -120,10 +116,6 @@ def _nearest(query_D: F32, block_ND: F32, k: int, mask: Mask | None) -> tuple[F3
     )
     is_found = places >= 0
     return (similarities, places) if is_found.all() else (similarities[is_found], places[is_found])
-
-
-def _offset(part: tuple[F32, I64], start: int) -> tuple[F32, I64]:
-    return part[0], part[1] + start
 
 
 def _best(parts: Sequence[tuple[F32, I64]], k: int) -> tuple[F32, I64]:

@@ -155,17 +155,8 @@ class FaissIndex:
         `mask` [row_count] skips rows, where takes_selector is set. `effort` multiplies the part of
         the index that is searched, for masks that skip most of it.
         """
-        count = min(k, self.row_count)
-        if count == 0:
-            return np.empty(0, np.int64), ""
-        index, reason = self._choose(count, has_selector=mask is not None)
-        parameters = None
-        if index is self._cpu_index and self.takes_selector:
-            bits = None if mask is None else np.packbits(mask, bitorder="little")
-            selector = _bitmap(bits, self.row_count)  # points at the bits, which must outlive it
-            parameters = _search_parameters(index, selector, effort)
-        labels = index.search(query_D[np.newaxis], count, params=parameters)[1][0]
-        return labels[labels >= 0], reason
+        labels_1K, reason = self._labels(query_D[np.newaxis], k, mask, effort)
+        return labels_1K[labels_1K >= 0], reason
 
     def near_each(
         self, embeddings_VD: F32, k: int, *, effort: float, mask: Mask | None = None
@@ -176,18 +167,23 @@ class FaissIndex:
         embeddings costs far less than one for each: an IVF index reads a list once for every
         embedding that needs it.
         """
+        labels_VK, _ = self._labels(np.ascontiguousarray(embeddings_VD), k, mask, effort)
+        found: I64 = np.unique(labels_VK[labels_VK >= 0])
+        return found
+
+    def _labels(self, queries_VD: F32, k: int, mask: Mask | None, effort: float) -> tuple[I64, str]:
+        """Returns row numbers [V, K], -1 where there are fewer, and why not the GPU, or ""."""
         count = min(k, self.row_count)
         if count == 0:
-            return np.empty(0, np.int64)
-        index, _ = self._choose(count, has_selector=mask is not None)
+            return np.empty((len(queries_VD), 0), np.int64), ""
+        index, reason = self._choose(count, has_selector=mask is not None)
         parameters = None
         if index is self._cpu_index and self.takes_selector:
             bits = None if mask is None else np.packbits(mask, bitorder="little")
-            selector = None if bits is None else _bitmap(bits, self.row_count)
+            selector = _bitmap(bits, self.row_count)  # points at the bits, which must outlive it
             parameters = _search_parameters(index, selector, effort)
-        labels = index.search(np.ascontiguousarray(embeddings_VD), count, params=parameters)[1]
-        found: I64 = np.unique(labels[labels >= 0])
-        return found
+        labels_VK: I64 = index.search(queries_VD, count, params=parameters)[1]
+        return labels_VK, reason
 
     def size_bytes(self) -> int:
         """Returns the size of its file, which is about its size in memory.
