@@ -37,41 +37,29 @@ class CandidateReader(CandidateStore):
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, int]:
         """Returns the versions of the items that exist."""
-        return await self._read(
-            lambda store: store.read_versions(index_id, item_ids), index_id, fingerprint, item_ids
-        )
+        return await self._read(ItemStore.read_versions, index_id, fingerprint, item_ids)
 
     async def tokens(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, StoredTokens]:
         """Returns tokens and versions of the items that exist, from one transaction."""
-        return await self._read(
-            lambda store: store.read_stored_tokens(index_id, item_ids),
-            index_id,
-            fingerprint,
-            item_ids,
-        )
+        return await self._read(ItemStore.read_stored_tokens, index_id, fingerprint, item_ids)
 
     async def contents(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns contents and versions of the items that exist, from one transaction."""
-        return await self._read(
-            lambda store: store.read_stored_contents(index_id, item_ids),
-            index_id,
-            fingerprint,
-            item_ids,
-        )
+        return await self._read(ItemStore.read_stored_contents, index_id, fingerprint, item_ids)
 
     async def _read(
         self,
-        read: Callable[[ItemStore], Sequence[T | None]],
+        read: Callable[[ItemStore, str, Sequence[str]], Sequence[T | None]],
         index_id: str,
         fingerprint: str,
         item_ids: Sequence[str],
     ) -> dict[str, T]:
         def read_checked() -> dict[str, T]:
-            found = read(self._checked(index_id, fingerprint))
+            found = read(self._checked(index_id, fingerprint), index_id, item_ids)
             return {
                 item_id: each
                 for item_id, each in zip(item_ids, found, strict=True)

@@ -25,7 +25,7 @@ from tandem.model_io.pictures.heif_reader import HeifReader
 from tandem.model_io.pictures.image import decode_image, decoding_bytes
 from tandem.model_io.pictures.image_rules import ImageRules
 from tandem.model_io.repository.priority import Priority
-from tandem.stages.candidate_store import CandidateStore, StoredContent
+from tandem.stages.candidate_store import CandidateStore
 
 _NAME = "image_tokens"
 # Without the array's values and the ids.
@@ -69,7 +69,7 @@ class PictureTokens:
         fingerprint: str,
         deadline: Deadline,
     ) -> tuple[dict[PictureKey, ImageTokenArray], InferenceCost]:
-        """Returns the tokens [R, D] of the pictures, and the cost of those that were computed.
+        """Returns the tokens [R, D] of one index's pictures, and the cost of those it computed.
 
         Leaves out pictures that were written again or deleted meanwhile, and unreadable ones.
         Raises errors of the store and the model, and DeadlineExceeded.
@@ -108,36 +108,25 @@ class PictureTokens:
     ) -> Mapping[PictureKey, NDArray[np.uint8]]:
         rules = model.manifest.pair_image
         assert rules is not None, "only a model with score_pair has pairs"
-        stored = await self._stored(keys, fingerprint)
+        [index_id] = {key.index_id for key in keys}
+        found = await self._reader.contents(index_id, fingerprint, [key.item_id for key in keys])
+        stored = {
+            key: each.content
+            for key in keys
+            if (each := found.get(key.item_id)) is not None and each.version == key.item_version
+        }
         decoded = await asyncio.gather(
             *(
                 self._turns.run(
-                    partial(_decoded, each.content, rules, self._heif, deadline),
-                    decoding_bytes(each.content),
+                    partial(_decoded, content, rules, self._heif, deadline),
+                    decoding_bytes(content),
                 )
-                for each in stored.values()
+                for content in stored.values()
             )
         )
         return {
             key: pixels for key, pixels in zip(stored, decoded, strict=True) if pixels is not None
         }
-
-    async def _stored(
-        self, keys: Sequence[PictureKey], fingerprint: str
-    ) -> dict[PictureKey, StoredContent]:
-        ids_of: dict[str, list[PictureKey]] = {}
-        for key in keys:
-            ids_of.setdefault(key.index_id, []).append(key)
-        found: dict[PictureKey, StoredContent] = {}
-        for index_id, own in ids_of.items():
-            item_ids = [key.item_id for key in own]
-            contents = await self._reader.contents(index_id, fingerprint, item_ids)
-            found |= {
-                key: contents[key.item_id]
-                for key in own
-                if key.item_id in contents and contents[key.item_id].version == key.item_version
-            }
-        return found
 
 
 def _decoded(
