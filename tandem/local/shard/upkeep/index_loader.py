@@ -16,8 +16,8 @@ from tandem.local.shard.retrieval.row_file import RowFile
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.upkeep.snapshot import (
     ROWS,
+    SnapshotIdentity,
     SnapshotInvalid,
-    SnapshotManifest,
     read_snapshot,
     remove_partial_snapshots,
     snapshot_folder,
@@ -99,7 +99,17 @@ def _read_both(
     folders = [snapshot_folder(parent, modality, sequence) for modality in Modality]
     parts = {}
     for modality, folder, manifest in zip(Modality, folders, check_snapshots(folders), strict=True):
-        _check_manifest(folder, manifest, store, index_id, info, modality, sequence)
+        manifest.check_identity(
+            folder,
+            SnapshotIdentity(
+                store_id=store.store_id,
+                index_id=index_id,
+                modality=modality.value,
+                fingerprint=info.fingerprint,
+                dimension=info.dimension,
+                sequence=sequence,
+            ),
+        )
         parts[modality] = read_snapshot(folder, manifest, gpu_number)
         if manifest.row_count:
             file = RowFile(rows_folder, info.dimension, folder / ROWS, manifest.row_pieces)
@@ -110,29 +120,6 @@ def _read_both(
 def rows_folder_beside(snapshots_folder: Path) -> Path:
     """Returns the folder of the files that this process keeps rows in, for links of snapshots."""
     return snapshots_folder.with_name("rows")
-
-
-def _check_manifest(
-    folder: Path,
-    manifest: SnapshotManifest,
-    store: ItemStore,
-    index_id: str,
-    info: IndexInfo,
-    modality: Modality,
-    sequence: int,
-) -> None:
-    expected = {
-        "store_id": store.store_id,
-        "index_id": index_id,
-        "modality": modality.value,
-        "fingerprint": info.fingerprint,
-        "dimension": info.dimension,
-        "metric": "inner product",
-        "sequence": sequence,
-    }
-    for name, value in expected.items():
-        if (found := getattr(manifest, name)) != value:
-            raise SnapshotInvalid(f"{folder} is of {name} {found!r}, not {value!r}")
 
 
 def _batches(item_ids: Iterable[str]) -> Iterator[list[str]]:

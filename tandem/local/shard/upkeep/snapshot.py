@@ -49,20 +49,26 @@ class SnapshotInvalid(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotManifest:
-    """Describes the contents of a snapshot."""
+class SnapshotIdentity:
+    """Says what a snapshot is of."""
 
-    schema_version: int
     store_id: str
     index_id: str
     modality: str
     fingerprint: str
     dimension: int
-    metric: str
-    row_count: int
-    live_count: int
     sequence: int
     """The last change of the store in it."""
+    metric: str = "inner product"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotManifest(SnapshotIdentity):
+    """Describes the contents of a snapshot."""
+
+    schema_version: int
+    row_count: int
+    live_count: int
     index_type: str
     index_row_count: int
     """Rows in the FAISS index."""
@@ -101,6 +107,12 @@ class SnapshotManifest:
         body = asdict(self)
         text = json.dumps({"sha256": _digest(body), "manifest": body}, indent=1)
         _write(folder / MANIFEST, [text.encode()])
+
+    def check_identity(self, folder: Path, expected: SnapshotIdentity) -> None:
+        """Raises SnapshotInvalid where it is of something else."""
+        for name, value in asdict(expected).items():
+            if (found := getattr(self, name)) != value:
+                raise SnapshotInvalid(f"{folder} is of {name} {found!r}, not {value!r}")
 
     def check_files(self, folder: Path) -> None:
         """Raises SnapshotInvalid unless every file has its size and SHA-256."""
@@ -160,35 +172,19 @@ class FrozenPart:
         )
 
 
-def write_snapshot(
-    parent: Path,
-    part: FrozenPart,
-    *,
-    store_id: str,
-    index_id: str,
-    modality: Modality,
-    fingerprint: str,
-    dimension: int,
-    sequence: int,
-) -> Path:
+def write_snapshot(parent: Path, part: FrozenPart, identity: SnapshotIdentity) -> Path:
     """Writes a snapshot and returns its folder, which appears complete or not at all."""
-    folder = snapshot_folder(parent, modality, sequence)
+    folder = snapshot_folder(parent, Modality(identity.modality), identity.sequence)
     partial = folder.with_name(folder.name + PARTIAL_SUFFIX)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
         files = _write_files(partial, part)
         SnapshotManifest(
+            **asdict(identity),
             schema_version=SCHEMA_VERSION,
-            store_id=store_id,
-            index_id=index_id,
-            modality=modality.value,
-            fingerprint=fingerprint,
-            dimension=dimension,
-            metric="inner product",
             row_count=len(part.live),
             live_count=int(np.count_nonzero(part.live)),
-            sequence=sequence,
             index_type="" if part.faiss_index is None else part.faiss_index.index_type,
             index_row_count=0 if part.faiss_index is None else part.faiss_index.row_count,
             parameters={} if part.faiss_index is None else part.faiss_index.parameters,

@@ -15,6 +15,7 @@ from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.upkeep.snapshot import (
     MANIFEST,
     FrozenPart,
+    SnapshotIdentity,
     remove_other_snapshots,
     snapshot_folder,
     write_snapshot,
@@ -96,16 +97,15 @@ class SnapshotSchedule:
                 part = index.part(modality)
                 frozen = FrozenPart.of(part)
                 change_counts[modality] = part.change_count
-            write_snapshot(
-                parent,
-                frozen,
+            identity = SnapshotIdentity(
                 store_id=self._store_id,
                 index_id=index_id,
-                modality=modality,
+                modality=modality.value,
                 fingerprint=index.info.fingerprint,
                 dimension=index.info.dimension,
                 sequence=sequence,
             )
+            write_snapshot(parent, frozen, identity)
         # Only now: a snapshot of one modality alone is useless.
         for modality, change_count in change_counts.items():
             remove_other_snapshots(parent, sequence, modality)

@@ -17,6 +17,7 @@ from tandem.local.shard.retrieval.modality_index import ModalityIndex
 from tandem.local.shard.retrieval.row_file import FileEntry, RowFile
 from tandem.local.shard.upkeep.snapshot import (
     FrozenPart,
+    SnapshotIdentity,
     SnapshotInvalid,
     SnapshotManifest,
     read_snapshot,
@@ -60,16 +61,15 @@ def folder(part: ModalityIndex, tmp_path: Path) -> Path:
 
 
 def write(part: ModalityIndex, parent: Path, sequence: int = 7) -> Path:
-    return write_snapshot(
-        parent,
-        FrozenPart.of(part),
+    identity = SnapshotIdentity(
         store_id="store",
         index_id="scenes",
-        modality=Modality.IMAGE,
+        modality=Modality.IMAGE.value,
         fingerprint="model-a",
         dimension=DIMENSION,
         sequence=sequence,
     )
+    return write_snapshot(parent, FrozenPart.of(part), identity)
 
 
 def test_a_written_snapshot_is_read_back(part: ModalityIndex, folder: Path) -> None:
@@ -215,7 +215,7 @@ def test_the_limits_of_a_check_leave_room_for_the_rows(folder: Path) -> None:
     large = replace(manifest, row_pieces=[FileEntry(5 << 30, "")])
 
     more = np.subtract(limits_of([large]), limits_of([replace(manifest, row_pieces=[])]))
-    assert more.tolist() == [5 << 30, (5 << 30) / 50e6]
+    assert more.tolist() == pytest.approx([5 << 30, (5 << 30) / 50e6])
 
 
 @pytest.mark.parametrize(
