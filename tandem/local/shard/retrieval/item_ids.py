@@ -8,12 +8,15 @@ Shapes: R rows, S slots of the table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tandem.local.shard.attributes.growing_array import grown
 from tandem.local.shard.retrieval.arrays import I64
+
+Starts = npt.NDArray[np.integer[Any]]
 
 _FREE = -1
 _REMOVED = -2  # a slot of an id that is gone, behind which others may lie
@@ -36,7 +39,7 @@ class ItemIds:
         self._bytes = np.frombuffer(bytearray(separated), np.uint8)
         starts_R = np.flatnonzero(self._bytes == 0) + 1
         self.row_count = len(starts_R)
-        self._starts_R = np.zeros(self.row_count + 1, _starts_type(len(separated)))
+        self._starts_R: Starts = np.zeros(self.row_count + 1, _starts_type(len(separated)))
         self._starts_R[1:] = starts_R  # and the end of the last
         self._hashes_R = np.zeros(self.row_count, np.uint32)
         for start in range(0, self.row_count, _READ_COUNT):
@@ -74,8 +77,8 @@ class ItemIds:
         first = int(self._starts_R[start])
         starts = first + np.cumsum(lengths + 1)
         if encoded:
-            wide = self._starts_R.astype(_starts_type(int(starts[-1])), copy=False)
-            self._starts_R = grown(wide, stop + 1)
+            starts_type = _starts_type(int(starts[-1]))
+            self._starts_R = grown(self._starts_R.astype(starts_type, copy=False), stop + 1)
         self._starts_R[start + 1 : stop + 1] = starts
         # The zeros between them are there already.
         self._bytes = grown(self._bytes, int(self._starts_R[stop]))
@@ -132,7 +135,7 @@ class ItemIds:
             step += 1
 
 
-def _starts_type(byte_count: int) -> type[np.uint32 | np.int64]:
+def _starts_type(byte_count: int) -> type[np.integer[Any]]:
     """Returns the smaller type that numbers so many bytes."""
     return np.uint32 if byte_count <= _MAX_SHORT_START else np.int64
 

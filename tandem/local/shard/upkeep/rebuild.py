@@ -109,9 +109,9 @@ def fold(index: SearchableIndex, modality: Modality, is_stopped: Callable[[], bo
     slice_count = _FIRST_SLICE_COUNT
     while faiss_index.row_count < stop_row and not is_stopped():
         with index.changing():
-            start_time = time.thread_time()  # other work on the cores must not shorten the slices
+            start_time = time.perf_counter()
             faiss_index.add(part.rows, min(stop_row, faiss_index.row_count + slice_count))
-            seconds = time.thread_time() - start_time
+            seconds = time.perf_counter() - start_time
         # Searches wait meanwhile, and the cost of a row differs a hundredfold between types.
         is_short = seconds < _FOLD_SLICE_SECONDS
         slice_count = slice_count * 2 if is_short else max(1, slice_count // 2)
