@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import resource
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -60,12 +59,6 @@ def anonymous_bytes() -> int:
     """Returns the memory of this process that is not mapped from files."""
     _, resident, shared, *_ = map(int, _STATM.read_text().split())
     return (resident - shared) * resource.getpagesize()
-
-
-def return_freed_memory() -> None:
-    """Gives the kernel what malloc keeps of freed memory, where the C library can: glibc."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
 
 
 def _build_bytes(part: ModalityIndex) -> int:

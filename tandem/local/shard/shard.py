@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tandem.chassis.process.memory import Trimmer
 from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality, TextContent
 from tandem.errors import (
@@ -24,7 +25,7 @@ from tandem.errors import (
 )
 from tandem.local.item_store.group_commit import GroupCommit
 from tandem.local.item_store.item_store import DISK_FAULTS, ItemStore, StoredEmbedding
-from tandem.local.shard.memory_limit import MemoryLimit, return_freed_memory
+from tandem.local.shard.memory_limit import MemoryLimit
 from tandem.local.shard.metrics import (
     COMMIT_RECORDS,
     ITEMS,
@@ -178,7 +179,7 @@ class StoredShard:
         self._applied_sequence = sequence
         self._attach_keywords(self._indexes)
         self._is_loaded = True
-        return_freed_memory()
+        Trimmer().trim()  # of what was read and is in arrays now
         self._measure()
         SHARD_CORRUPT.labels(self._label).set(0)
         SHARD_GAUGES.follow(self._label, self.state)

@@ -20,7 +20,7 @@ from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality
 from tandem.contract.search_path import Fallback, SearchFallback
 from tandem.errors import IndexTypeInvalid
-from tandem.local.shard.memory_limit import MemoryLimit, return_freed_memory
+from tandem.local.shard.memory_limit import MemoryLimit
 from tandem.local.shard.metrics import (
     LIST_IMBALANCE,
     MAINTENANCE_DURATION,
@@ -212,7 +212,6 @@ class Maintenance:
                         gpu_number=self._gpu_number,
                         is_stopped=self._stop.is_set,
                     )
-                return_freed_memory()
                 self._live_recall.forget(index_id)
                 work.refused = None
                 has_faiss_index = index_types != [FLAT]
