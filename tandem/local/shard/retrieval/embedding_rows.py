@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
@@ -16,8 +15,6 @@ from tandem.local.shard.retrieval.row_file import RowFile
 
 BLOCK_ROW_COUNT = 1 << 14
 """16,384 x 384 float32 values are 24 MiB: what stays in memory until it is worth a write."""
-# Gathering a block's rows at once costs as much as copying about six of them one by one.
-_FEW_OF_A_BLOCK = 4
 
 
 class EmbeddingRows:
@@ -46,15 +43,10 @@ class EmbeddingRows:
         self.file = file
         """Has the first rows; None keeps all in memory."""
         self._saving = Lock()
-        self._blocks: list[F32] = []
-        self._starts: list[int] = []
-        row_count = 0 if embeddings_ND is None else len(embeddings_ND)
-        self._live = np.zeros(0, dtype=np.bool_)
-        self._used_count = row_count  # of the last block
-        if embeddings_ND is not None and row_count:
-            self._blocks.append(embeddings_ND)
-            self._starts.append(0)
-            self._live = np.ones(row_count, np.bool_) if live is None else live.copy()
+        none_ND = np.empty((0, dimension), np.float32)
+        self._first_ND = none_ND if embeddings_ND is None else embeddings_ND
+        self._later_ND = none_ND  # those behind them, and room for more
+        self._live = np.ones(len(self._first_ND), np.bool_) if live is None else live.copy()
         self._item_ids = ItemIds(item_ids, np.flatnonzero(self._live))
         self._row_count = self._item_ids.row_count
         self._live_count = len(self._item_ids)
@@ -123,9 +115,7 @@ class EmbeddingRows:
         Costs a byte a row.
         """
         frozen = EmbeddingRows(self.dimension)
-        frozen._blocks = self._blocks.copy()
-        frozen._starts = self._starts.copy()
-        frozen._used_count = self._used_count
+        frozen._first_ND, frozen._later_ND = self._first_ND, self._later_ND
         frozen._item_ids = self._item_ids  # rows are only ever added
         frozen._row_count = self._row_count
         frozen._live = self.live.copy()
@@ -139,20 +129,16 @@ class EmbeddingRows:
         the mapped rows take the place of those in memory. Raises OSError, and then nothing changed.
         """
         with self._saving:
-            stop = self._row_count  # before the blocks, which have these rows at least
-            if self.file is None or stop == self.file.row_count:
+            if self.file is None or self._row_count == self.file.row_count:
                 return
-            saved = self.file.row_count
-            # A copy, to which an append may add a block at any time.
-            blocks = list(zip(self._starts, self._blocks, strict=False))
-            self.file.append(
-                block[max(0, saved - start) : stop - start]
-                for start, block in blocks
-                if saved < start + len(block) and start < stop
-            )
+            self.file.append(block for _, block in list(self.blocks(self.file.row_count)))
             mapped_ND = self.file.mapped()
             with changing():
-                self._replace_first(mapped_ND)
+                moved_count = len(mapped_ND) - len(self._first_ND)
+                is_all = len(mapped_ND) == self._row_count
+                # An empty part of an array would keep all of it.
+                self._later_ND = mapped_ND[:0] if is_all else self._later_ND[moved_count:]
+                self._first_ND = mapped_ND
 
     def prefetch(self, rows: I64) -> None:
         """Has the disk read these rows at the same time, those that are not in memory."""
@@ -161,52 +147,32 @@ class EmbeddingRows:
 
     def blocks(self, start_row: int = 0) -> Iterator[tuple[int, F32]]:
         """Yields the first row's number of each block, and views of its rows [n, d]."""
-        for number, (start, block) in enumerate(zip(self._starts, self._blocks, strict=True)):
-            is_last = number == len(self._blocks) - 1
-            stop = start + (self._used_count if is_last else len(block))
+        later_count = self._row_count - len(self._first_ND)  # first: an append may add more
+        for start, block in (
+            (0, self._first_ND),
+            (len(self._first_ND), self._later_ND[:later_count]),
+        ):
             first = max(start, start_row)
-            if first < stop:
-                yield first, block[first - start : stop - start]
+            if first < start + len(block):
+                yield first, block[first - start :]
 
     def gather(self, rows: I64) -> F32:
         """Returns a copy of the rows' embeddings, [n, d], in the order of `rows`."""
-        if len(self._blocks) == 1 or (len(rows) and rows.max() < self._starts[1]):
-            return self._blocks[0][rows]
+        first_count = len(self._first_ND)
+        if not len(rows) or rows.max() < first_count:
+            return self._first_ND[rows]
         gathered = np.empty((len(rows), self.dimension), dtype=np.float32)
-        if len(rows) <= _FEW_OF_A_BLOCK * len(self._blocks):
-            for place, row in enumerate(rows.tolist()):
-                number = bisect_right(self._starts, row) - 1
-                gathered[place] = self._blocks[number][row - self._starts[number]]
-            return gathered
-        owners = np.searchsorted(self._starts, rows, side="right") - 1
-        for number in np.unique(owners):
-            mine = owners == number
-            gathered[mine] = self._blocks[number][rows[mine] - self._starts[number]]
+        is_first = rows < first_count
+        gathered[is_first] = self._first_ND[rows[is_first]]
+        gathered[~is_first] = self._later_ND[rows[~is_first] - first_count]
         return gathered
 
-    def _replace_first(self, mapped_ND: F32) -> None:
-        """Serves the first rows from there, and forgets the blocks that have no others."""
-        count = len(mapped_ND)
-        starts, blocks, used_count = [0], [mapped_ND], count
-        if self._row_count > count:
-            for start, block in zip(self._starts, self._blocks, strict=True):
-                if start + len(block) > count:
-                    starts.append(max(start, count))
-                    blocks.append(block[starts[-1] - start :])
-            used_count = self._row_count - starts[-1]
-        self._starts, self._blocks, self._used_count = starts, blocks, used_count
-
     def _store(self, embeddings_ND: npt.NDArray[np.float32]) -> None:
-        stored_count = 0
-        while stored_count < len(embeddings_ND):
-            if not self._blocks or self._used_count == len(self._blocks[-1]):
-                self._starts.append(self.row_count + stored_count)
-                self._blocks.append(np.empty((BLOCK_ROW_COUNT, self.dimension), dtype=np.float32))
-                self._used_count = 0
-            block = self._blocks[-1]
-            count = min(len(block) - self._used_count, len(embeddings_ND) - stored_count)
-            block[self._used_count : self._used_count + count] = embeddings_ND[
-                stored_count : stored_count + count
-            ]
-            self._used_count += count
-            stored_count += count
+        start = self._row_count - len(self._first_ND)
+        stop = start + len(embeddings_ND)
+        if stop > len(self._later_ND):
+            room_count = max(stop, BLOCK_ROW_COUNT, start * 3 // 2)
+            larger_ND = np.empty((room_count, self.dimension), np.float32)
+            larger_ND[:start] = self._later_ND[:start]
+            self._later_ND = larger_ND
+        self._later_ND[start:stop] = embeddings_ND

@@ -21,6 +21,7 @@ from tandem.local.shard import memory_limit
 from tandem.local.shard.memory_limit import MemoryLimit
 from tandem.local.shard.retrieval import embedding_rows, index_type
 from tandem.local.shard.retrieval.arrays import F32
+from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
 from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.shard import ShardSettings, StoredShard
@@ -256,28 +257,25 @@ def test_many_dead_rows_are_compacted(shard: StoredShard, monkeypatch: pytest.Mo
 def test_rows_saved_during_a_compaction_stay_those_of_their_items(
     shard: StoredShard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread may put mapped rows in the place of the blocks that are being copied."""
+    """Another thread may put mapped rows in the place of those that are being copied."""
     monkeypatch.setattr(rebuild, "_MIN_DEAD_COUNT", 100)
     monkeypatch.setattr(embedding_rows, "BLOCK_ROW_COUNT", 100)
     ingest(shard, range(600))
     delete(shard, range(200, 400))
     before = [nearest(shard, seed) for seed in range(20)]
     index = shard.index(INDEX_ID)
-    rows = index.part(Modality.IMAGE).rows
 
-    class Starts(list[int]):
+    class Wanted(np.ndarray[Any, Any]):
         """Has the rows saved between two looks of one reader, as the other thread would."""
 
-        look_count = 0
+        def max(self, *arguments: Any, **options: Any) -> Any:
+            index.save_rows(1)
+            return super().max(*arguments, **options)
 
-        def __getitem__(self, place: Any) -> Any:
-            start = super().__getitem__(place)
-            self.look_count += 1
-            if self.look_count == 2:
-                index.save_rows(1)
-            return start
-
-    rows._starts = Starts(rows._starts)
+    gather = EmbeddingRows.gather
+    monkeypatch.setattr(
+        EmbeddingRows, "gather", lambda rows, wanted: gather(rows, wanted.view(Wanted))
+    )
 
     work(shard)
 
