@@ -33,7 +33,6 @@ from tandem.contract.model_description import ModelDescription
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.local_reranker import LocalReranker
-from tandem.local.reranking.neighbour_scorer import NeighbourScorer
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.model_io.inference.served_model import ServedModel
 from tandem.model_io.inference.served_neighbour_model import ServedNeighbourModel
@@ -97,17 +96,19 @@ async def rerank_service(
         )
         async with AsyncExitStack() as open_until_left:
             reranker = await open_until_left.enter_async_context(opened)
-            neighbour_scorer = await open_until_left.enter_async_context(
-                _neighbour_scorer(settings, identity)
+            neighbour_model = await open_until_left.enter_async_context(
+                _neighbour_model(settings, identity)
             )
 
             def describe() -> ModelDescription:
                 description = version.describe()
-                if neighbour_scorer is not None:
-                    description = replace(description, neighbour_model=neighbour_scorer.describe())
+                if neighbour_model is not None:
+                    description = replace(
+                        description, neighbour_model=neighbour_model.manifest.describe()
+                    )
                 return _with_remote(description, settings) if settings.remote_url else description
 
-            stage = LocalReranker(reranker, describe, neighbour_scorer)
+            stage = LocalReranker(reranker, describe, neighbour_model)
             servicer = RerankServicer(stage, settings.default_timeout_seconds)
 
             def register(server: grpc.aio.Server) -> None:
@@ -174,9 +175,9 @@ async def _in_triton(
 
 
 @asynccontextmanager
-async def _neighbour_scorer(
+async def _neighbour_model(
     settings: RerankSettings, identity: Identity | None
-) -> AsyncIterator[NeighbourScorer | None]:
+) -> AsyncIterator[ServedNeighbourModel | None]:
     """Yields a scorer of graphs if the repository has a neighbour model and Triton is set, or None.
 
     It has a connection of its own, so that its faults are not taken for the cross-encoder's. An
@@ -196,7 +197,7 @@ async def _neighbour_scorer(
         headers=trace_headers,
     )
     try:
-        yield NeighbourScorer(ServedNeighbourModel(triton, neighbours))
+        yield ServedNeighbourModel(triton, neighbours)
     finally:
         await triton.close()
 

@@ -19,7 +19,6 @@ from tandem.local.item_store.refused import StoreDamaged
 from tandem.local.item_store.verdict import damage_of
 from tandem.local.reranking.candidate_reader import CandidateReader
 from tandem.local.reranking.local_reranker import LocalReranker
-from tandem.local.reranking.neighbour_scorer import NeighbourScorer
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.local.shard.local_shard import LocalShard
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads
@@ -144,21 +143,21 @@ class LocalStages:
             serving_version=self._version.number,
         )
         self._rerankers.append(reranker)
-        neighbour_scorer = self._neighbour_scorer()
+        neighbour_model = self._neighbour_model()
 
         def describe() -> ModelDescription:
             description = self._version.describe()
-            if neighbour_scorer is None:
+            if neighbour_model is None:
                 return description
-            return replace(description, neighbour_model=neighbour_scorer.describe())
+            return replace(description, neighbour_model=neighbour_model.manifest.describe())
 
-        return LocalReranker(reranker, describe, neighbour_scorer)
+        return LocalReranker(reranker, describe, neighbour_model)
 
-    def _neighbour_scorer(self) -> NeighbourScorer | None:
+    def _neighbour_model(self) -> ServedNeighbourModel | None:
         manifest = neighbour_manifest_of(self._model.repository)
         if manifest is None:
             return None
-        return NeighbourScorer(ServedNeighbourModel(self.runner, manifest))
+        return ServedNeighbourModel(self.runner, manifest)
 
     def _threads(self, count: int, name: str) -> Executor:
         threads = ThreadPoolExecutor(count, name)

@@ -17,7 +17,6 @@ from tandem.chassis.calls.status import error_from_rpc
 from tandem.contract.content import Modality
 from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.local.reranking.local_reranker import LocalReranker
-from tandem.local.reranking.neighbour_scorer import NeighbourScorer
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.model_io.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.model_io.repository.neighbour_manifest import NeighbourModelManifest, neighbours_file
@@ -51,12 +50,12 @@ def manifest(served_models: Path) -> NeighbourModelManifest:
 async def stub(
     triton_client: TritonClient, manifest: NeighbourModelManifest
 ) -> AsyncIterator[RerankServiceStub]:
-    async with scoring(NeighbourScorer(ServedNeighbourModel(triton_client, manifest))) as stub:
+    async with scoring(ServedNeighbourModel(triton_client, manifest)) as stub:
         yield stub
 
 
 @asynccontextmanager
-async def scoring(scorer: NeighbourScorer | None) -> AsyncIterator[RerankServiceStub]:
+async def scoring(scorer: ServedNeighbourModel | None) -> AsyncIterator[RerankServiceStub]:
     """Serves the scorer, and yields a stub that calls it."""
     reranker = LocalReranker(cast(ModelReranker, None), undescribed, scorer)  # scores graphs alone
     servicer = RerankServicer(reranker, TIMEOUT_SECONDS)

@@ -6,7 +6,6 @@ candidate_reader   reads candidates' tokens from the shard's item store
 picture_tokens     computes image tokens from stored pictures, where an index has none
 pair               checks a (text, image) pair before the model reads it
 match_logit_cache  caches logits by query and item version
-neighbour_scorer   scores graphs of neighbours
 remote/            a cross-encoder behind an HTTP API instead
 metrics            what Prometheus reads
 """

@@ -13,10 +13,10 @@ from tandem.contract.limits import (
     check_batch_size,
 )
 from tandem.contract.model_description import ModelDescription
-from tandem.errors import NeighbourModelMissing, TandemError
-from tandem.local.reranking.metrics import observe_stage
-from tandem.local.reranking.neighbour_scorer import NeighbourScorer
+from tandem.errors import ModelMismatch, NeighbourModelMissing, TandemError
+from tandem.local.reranking.metrics import count_cost, observe_stage
 from tandem.local.reranking.reranker import ModelReranker
+from tandem.model_io.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.stages.neighbours import Graph, GraphScores
 from tandem.stages.reranking import (
     Candidates,
@@ -38,11 +38,11 @@ class LocalReranker(Reranker):
         self,
         scorer: ModelReranker | HttpReranker,
         describe: Callable[[], ModelDescription],
-        neighbour_scorer: NeighbourScorer | None = None,
+        neighbour_model: ServedNeighbourModel | None = None,
     ) -> None:
-        """Scores graphs only if there is a `neighbour_scorer`."""
+        """Scores graphs only if there is a `neighbour_model`."""
         self._scorer = scorer
-        self._neighbour_scorer = neighbour_scorer
+        self._neighbour_model = neighbour_model
         self._describe = describe
 
     async def score(
@@ -72,12 +72,20 @@ class LocalReranker(Reranker):
         return matches, scored
 
     async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
-        """Returns the scores of the graph's items."""
-        if self._neighbour_scorer is None:
+        """Returns the scores of the graph's items.
+
+        Raises ModelMismatch for embeddings that the neighbour model was not trained over, and
+        RequestMalformed for a graph that it does not read.
+        """
+        if self._neighbour_model is None:
             raise NeighbourModelMissing
+        base = self._neighbour_model.manifest.base_fingerprint
+        if graph.fingerprint != base:
+            raise ModelMismatch(request=graph.fingerprint, index=base)
         start_time = time.perf_counter()
         async with deadline.kept("the call of ScoreGraph"):
-            scored = await self._neighbour_scorer.score(graph, deadline.left())
+            scored = await self._neighbour_model.score(graph, deadline.left())
+        count_cost(scored.cost)
         observe_stage("graph", time.perf_counter() - start_time)
         return scored
 

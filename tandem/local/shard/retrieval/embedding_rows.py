@@ -47,9 +47,10 @@ class EmbeddingRows:
         self._first_ND = none_ND if embeddings_ND is None else embeddings_ND
         self._later_ND = none_ND  # those behind them, and room for more
         self._live = np.ones(len(self._first_ND), np.bool_) if live is None else live.copy()
-        self._item_ids = ItemIds(item_ids, np.flatnonzero(self._live))
-        self._row_count = self._item_ids.row_count
-        self._live_count = len(self._item_ids)
+        self.ids = ItemIds(item_ids, np.flatnonzero(self._live))
+        """Of the items whose rows they are, or were."""
+        self._row_count = self.ids.row_count
+        self._live_count = len(self.ids)
 
     def __len__(self) -> int:
         """Returns the number of live rows, which is the number of items."""
@@ -74,39 +75,27 @@ class EmbeddingRows:
         """Returns the number of rows that save() would move; 0 without a file."""
         return 0 if self.file is None else self._row_count - self.file.row_count
 
-    def item_ids(self, rows: I64) -> list[str]:
-        """Returns the ids of the items whose rows they are, or were."""
-        return self._item_ids.ids_of(rows)
-
-    def row_of(self, item_id: str) -> int | None:
-        """Returns the item's row; None if it has none."""
-        return self._item_ids.row_of(item_id)
-
-    def separated_ids(self, row_count: int) -> bytes:
-        """Returns the item ids of the first rows, dead ones too, each followed by NUL."""
-        return self._item_ids.separated(row_count)
-
     def append(self, item_ids: Sequence[str], embeddings_ND: F32) -> range:
         """Adds a live row for each of different items, killing their old rows."""
         self.kill(item_ids)
         rows = range(self.row_count, self.row_count + len(item_ids))
         self._store(embeddings_ND)
-        self._item_ids.append(item_ids)
+        self.ids.append(item_ids)
         if len(self._live) < rows.stop:
             grown = np.zeros(max(rows.stop, 2 * len(self._live)), dtype=np.bool_)
             grown[: len(self._live)] = self._live
             self._live = grown
         self._live[rows.start : rows.stop] = True
         self._row_count = rows.stop
-        self._live_count = len(self._item_ids)
+        self._live_count = len(self.ids)
         return rows
 
     def kill(self, item_ids: Sequence[str]) -> list[int]:
         """Marks the items' rows dead and returns them, ignoring ids without a row."""
-        rows = self._item_ids.remove(item_ids)
+        rows = self.ids.remove(item_ids)
         if rows:
             self._live[rows] = False
-        self._live_count = len(self._item_ids)
+        self._live_count = len(self.ids)
         return rows
 
     def frozen(self) -> EmbeddingRows:
@@ -116,7 +105,7 @@ class EmbeddingRows:
         """
         frozen = EmbeddingRows(self.dimension)
         frozen._first_ND, frozen._later_ND = self._first_ND, self._later_ND
-        frozen._item_ids = self._item_ids  # rows are only ever added
+        frozen.ids = self.ids  # rows are only ever added
         frozen._row_count = self._row_count
         frozen._live = self.live.copy()
         frozen._live_count = self._live_count

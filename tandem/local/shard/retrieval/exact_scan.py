@@ -89,7 +89,7 @@ def ranked_hits(
 def ordered_hits(rows: EmbeddingRows, similarities: F32, found: I64) -> list[RowHit]:
     """Returns the rows as hits, best first, ties by smaller item id."""
     negated = (-similarities).tolist()
-    ordered = sorted(zip(negated, rows.item_ids(found), found.tolist(), strict=True))
+    ordered = sorted(zip(negated, rows.ids.ids_of(found), found.tolist(), strict=True))
     return [RowHit(item_id, -negated, row) for negated, item_id, row in ordered]
 
 

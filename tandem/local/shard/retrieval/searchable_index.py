@@ -183,13 +183,13 @@ class SearchableIndex:
             selection = part.selection(query.where)
 
             def keep(item_id: str) -> bool:
-                row = part.rows.row_of(item_id)
+                row = part.rows.ids.row_of(item_id)
                 return row is not None and (selection is None or bool(selection[row]))
 
             hits = self.keywords.index.search(
                 query.keywords, query.modality, query.retrieve_k, keep, _few_of(part, selection)
             )
-            rows = [part.rows.row_of(hit.item_id) for hit in hits]
+            rows = [part.rows.ids.row_of(hit.item_id) for hit in hits]
             rows_K = np.array([row for row in rows if row is not None], dtype=np.int64)
             return KeywordFound(
                 KeywordState.SEARCHED,
@@ -241,7 +241,7 @@ def _few_of(part: ModalityIndex, selection: Mask | None) -> list[str] | None:
     """Returns the ids of the selected items if they are few; otherwise None."""
     if selection is None or np.count_nonzero(selection) > _FEW_COUNT:
         return None
-    return part.rows.item_ids(np.flatnonzero(selection))
+    return part.rows.ids.ids_of(np.flatnonzero(selection))
 
 
 def _similarities(rows: EmbeddingRows, query_D: F32, rows_K: I64) -> F32:

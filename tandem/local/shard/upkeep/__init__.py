@@ -3,7 +3,7 @@
 index_loader        an index from its snapshot and the changes since, or from the store
 maintenance         `Maintenance`: the one thread, and what it does when
 rebuild             builds a FAISS index aside and swaps it in, or adds rows to it
-index_build, search_effort, recall_sample   build a type and tune it to a recall target
+index_build, recall_sample   build a type and tune it to a recall target
 snapshot            the files of a snapshot; snapshot_check opens one in a child process
 snapshot_schedule   when a snapshot is due, and what the newest covers
 live_recall, recall_check   sample users' searches and repeat them exactly

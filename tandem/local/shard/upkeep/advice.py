@@ -15,8 +15,8 @@ from tandem.local.shard.retrieval.exact_scan import compare_rows, scan_rows
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
 from tandem.local.shard.retrieval.index_type import FLAT, IndexTuning, candidate_types, fetch_count
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
+from tandem.local.shard.upkeep.index_build import tune_for_recall
 from tandem.local.shard.upkeep.recall_sample import MeasuredRecall, RecallSample
-from tandem.local.shard.upkeep.search_effort import tune_for_recall
 
 _K = 20
 _TIMED_COUNT = 200

@@ -131,7 +131,7 @@ def _copy_live(index: SearchableIndex, modality: Modality) -> ModalityIndex:
     copied = ModalityIndex(EmbeddingRows(dimension, file=file))
     for start in range(0, len(live), _COPY_COUNT):
         old_rows = live[start : start + _COPY_COUNT]
-        new_rows = copied.rows.append(rows.item_ids(old_rows), rows.gather(old_rows))
+        new_rows = copied.rows.append(rows.ids.ids_of(old_rows), rows.gather(old_rows))
         for old_row, new_row in zip(old_rows.tolist(), new_rows, strict=True):
             if known := attributes.get(old_row):
                 copied.put_attributes(new_row, known)

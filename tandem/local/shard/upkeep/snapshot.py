@@ -164,7 +164,7 @@ class FrozenPart:
         return cls(
             rows_path=file.path,
             row_pieces=pieces,
-            item_ids=part.rows.separated_ids(count),
+            item_ids=part.rows.ids.separated(count),
             live=part.rows.live[:count].copy(),
             attributes={row: value for row, value in part.attributes.items() if row < count},
             faiss_index=part.faiss_index,

@@ -109,7 +109,7 @@ def test_rows_that_faiss_does_not_have_yet_are_neighbours() -> None:
                 for number, unit_D in enumerate(units.astype(np.float32))
             ]
         )
-    group_rows = np.array([rows.row_of(f"group-{number}") for number in range(6)])
+    group_rows = np.array([rows.ids.row_of(f"group-{number}") for number in range(6)])
     candidate_D = rows.gather(group_rows[:1])[0]
     part.delete(["group-5"])
 

@@ -4,8 +4,8 @@ import pytest
 
 from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
+from tandem.local.shard.upkeep.index_build import tune_for_recall
 from tandem.local.shard.upkeep.recall_sample import RecallSample
-from tandem.local.shard.upkeep.search_effort import tune_for_recall
 from tests.support.index_svc.unit_rows import unit_rows
 
 
