@@ -91,7 +91,7 @@ class IndexProcess:
         raise RuntimeError(f"index_svc does not serve: {self._log_path.read_text()[-2000:]}")
 
     def wait_checked(self) -> None:
-        """Returns once all records were checked, which goes on beside searches of a large store."""
+        """Returns once all records were checked, during searches of a large store."""
         is_large = self.disk_bytes()["store_bytes"] > ShardSettings().checked_at_load_bytes
         while is_large and '"records checked"' not in self._log_path.read_text():
             time.sleep(1)

@@ -21,7 +21,7 @@ MIN_APPROXIMATE_COUNT = 20_000
 # code contain 92.5 % of the 20 truly nearest at 16 values, 99.1 % at 64 and 99.8 % at 128.
 MIN_BIT_DIMENSION = 128
 _BITS = "RaBitQfs"
-# One byte a value beside them chooses which few of many candidates are worth a read in full.
+# One byte a value next to them chooses which few of many candidates are worth a read in full.
 _BITS_AND_BYTES = f"{_BITS},Refine(SQ8)"
 # Bytes that RaBitQ stores for each embedding in addition to its bits, and IVF for each row.
 _BIT_FACTOR_BYTES = 12

@@ -210,7 +210,7 @@ def test_a_snapshot_without_a_faiss_index_is_checked_here(
 
 
 def test_the_limits_of_a_check_leave_room_for_the_rows(folder: Path) -> None:
-    """Ten million rows are mapped, and read, beside an index a sixth as large."""
+    """Ten million rows are mapped, and read, next to an index a sixth as large."""
     manifest = SnapshotManifest.read(folder)
     large = replace(manifest, row_pieces=[FileEntry(5 << 30, "")])
 
