@@ -115,7 +115,7 @@ def fold(index: SearchableIndex, modality: Modality, is_stopped: Callable[[], bo
         # Searches wait meanwhile, and the cost of a row differs a hundredfold between types.
         is_short = seconds < _FOLD_SLICE_SECONDS
         slice_count = slice_count * 2 if is_short else max(1, slice_count // 2)
-        # A lock that is asked for again at once is never free for those that wait for it.
+        # A lock that is taken again at once is never free for those that wait for it.
         time.sleep(seconds / 2)
 
 
