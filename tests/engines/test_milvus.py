@@ -42,7 +42,8 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
-from tandem.remote.chosen_engine import engine_shard
+from tandem.platform.files.object_store import ObjectFolder
+from tandem.remote.chosen_engine import engine_candidates, engine_shard
 from tandem.remote.engine_shard import EngineShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
@@ -50,7 +51,8 @@ from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 from tests.support.engines.milvus_server import MilvusServer, shared_milvus
 from tests.support.engines.milvus_shard import damage_object, milvus_settings
-from tests.support.item_store.made_items import FINGERPRINT, text_item, unit_vector
+from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
+from tests.support.object_store.moto_server import BUCKET, moto_server, s3_environment
 
 pytest.importorskip("milvus", reason="make test-engines installs Milvus")
 from pymilvus import AsyncMilvusClient
@@ -288,6 +290,37 @@ async def test_records_are_deleted_with_their_items(tmp_path: Path) -> None:
         await store(shard, [text_item("d", 1)])
         await shard.delete_index("scenes", soon())
         await settled(folder, 0)
+
+
+@pytest.mark.usefixtures("soon_settled")
+async def test_records_are_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As both services read them, until the index is dropped."""
+    with moto_server() as endpoint:
+        for name, value in s3_environment(endpoint).items():
+            monkeypatch.setenv(name, value)
+        given = milvus_settings(tmp_path)
+        url = given.engine_url.replace(f"file://{tmp_path}", f"s3://{BUCKET}/tandem")
+        settings = replace(given, engine_url=url)
+        items = [text_item("a", 1), image_item("b", 2)]
+        bucket = ObjectFolder(f"s3://{BUCKET}")
+        candidates = engine_candidates(settings, FINGERPRINT)
+        assert candidates is not None
+        async with opened(settings) as shard:
+            await shard.open()
+            await store(shard, [text_item("a", 9), *items[1:]])
+            await store(shard, items)
+            read = (await shard.get(ItemsQuery("scenes", ["a", "b"]), soon())).items
+            assert [item.content for item in read.values()] == [item.content for item in items]
+            await asyncio.sleep(1.0)
+            contents = await candidates.contents("scenes", FINGERPRINT, ["a", "b"])
+            assert {each.content for each in contents.values()} == {each.content for each in items}
+            assert len(bucket.sizes()) >= len(items)
+            await shard.delete_index("scenes", soon())
+            end_time = time.monotonic() + 30
+            while bucket.sizes():
+                assert time.monotonic() < end_time
+                await asyncio.sleep(0.1)
+        await candidates.close()
 
 
 @pytest.mark.usefixtures("soon_settled")
