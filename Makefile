@@ -115,7 +115,7 @@ test-object-store: .venv/object_store/.ok ## Tries backups on moto, a server of 
 test-console: .venv/console/.ok console/node_modules/.ok ## Tries the web console in a browser; needs chromium
 	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console
 
-test-engines: .venv/engines/pgvector/.ok .venv/engines/milvus/.ok ## Runs the contract of shards, and a whole system, over outside engines
+test-engines: .venv/engines/pgvector/.ok .venv/engines/milvus/.ok .venv/object_store/.ok ## Runs the contract of shards, and a whole system, over outside engines
 	PYTHONPATH=$(abspath .venv/engines/milvus) $(BIN)/pytest -n 0 -rs tests/engines \
 		tests/contracts/test_shard_contract.py
 
