@@ -293,6 +293,28 @@ async def test_records_are_deleted_with_their_items(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("soon_settled")
+async def test_an_item_that_milvus_has_twice_keeps_both_records(tmp_path: Path) -> None:
+    """As after a kill between its two messages of a write; writing it again ends that."""
+    folder = tmp_path / "objects"
+    settings = milvus_settings(folder)
+    name = f"{settings.engine_namespace}_scenes"
+    async with opened(settings) as shard:
+        await store(shard, [text_item("a", 1)])
+        client = AsyncMilvusClient(f"http://{shared_milvus().address}")
+        [old] = await client.query(
+            name, 'item_id == "a"', output_fields=["*"], consistency_level="Strong"
+        )
+        await store(shard, [text_item("a", 2)])
+        await client.insert(name, [dict(old)])
+        await client.close()
+        await shard.open()
+        await asyncio.sleep(2 * SETTLED_SECONDS)
+        assert len(files(folder)) == 2
+        await store(shard, [text_item("a", 3)])
+        await settled(folder, 1)
+
+
+@pytest.mark.usefixtures("soon_settled")
 async def test_records_are_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As both services read them, until the index is dropped."""
     with moto_server() as endpoint:
