@@ -13,7 +13,7 @@ from tandem import Engine
 from tandem.client import Modality, Search, SearchResult, StoredItem
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, refine_as_served, refined_scores
 from tandem.lab.neighbours.leaprr.served_networks import install_leaprr
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import SimilarityLists
 from tandem.model_io.repository.manifest import read_manifest
 from tests.support.neighbours.served_corpus import tiny_leaprr
 from tests.support.neighbours.similarity_views import similarity_view

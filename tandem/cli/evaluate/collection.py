@@ -1,7 +1,5 @@
 """Reads the galleries that an evaluation measures, and describes them for the report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,8 +21,14 @@ from tandem.corpus.readable_records import (
     readable_records,
 )
 from tandem.corpus.records import Caption, Record
-from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, folds, languages_of, make_gallery
-from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.lab.evaluation.gallery import (
+    DIRECTIONS,
+    Gallery,
+    GalleryDigest,
+    folds,
+    languages_of,
+    make_gallery,
+)
 from tandem.model_io.texts.visible_text import folded_text
 
 BEST: Final = "best expected R@1"

@@ -1,7 +1,5 @@
 """`tandem evaluate`: measures recall of a running system, or of a checkpoint."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -22,7 +20,7 @@ from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.cli.terminal.progress import LongWork
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.record_regions import RecordRegions
-from tandem.lab.evaluation.gallery_digest import gallery_digest
+from tandem.lab.evaluation.gallery import gallery_digest
 from tandem.lab.evaluation.metrics import RECALL_AT
 from tandem.lab.evaluation.reports.machine import machine_about
 from tandem.lab.evaluation.reports.plots import plot_recall_against_time
@@ -81,7 +79,7 @@ def evaluate(asked: EvaluateOptions) -> None:
         raise typer.Exit(1)
 
 
-def _measure(asked: EvaluateOptions, skipped: SkippedRecords) -> OfflineMeasure | ServedMeasure:
+def _measure(asked: EvaluateOptions, skipped: SkippedRecords) -> "OfflineMeasure | ServedMeasure":
     if asked.checkpoint is None:
         found = None
         if asked.regions is not None:

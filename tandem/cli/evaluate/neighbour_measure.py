@@ -82,11 +82,7 @@ class NeighbourMeasure:
         Raises ValueError for a gallery of fewer items than a chosen setting or a network compares.
         """
         for method in self.methods:
-            if isinstance(method, LeaprrMethod):
-                method.check_fits(len(gallery.records), len(gallery.pairs))
-                continue
-            for setting in method.settings.values():
-                setting.check_fits(method.name, len(gallery.records), len(gallery.pairs))
+            method.check_fits(len(gallery.records), len(gallery.pairs))
         source = NeighbourSource(self.fingerprint, "", "", 0, "")
         return NeighbourOrders(gallery, source, self.pool_sizes, self.methods)
 

@@ -21,8 +21,7 @@ from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.progress import query_progress
 from tandem.corpus.readable_records import ModelCheck, RecordCheck, check_captions
 from tandem.corpus.records import Record
-from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, GalleryDigest
 from tandem.lab.evaluation.offline_report import offline_report
 from tandem.lab.evaluation.reports.checkpoint_origin import origin_about
 from tandem.lab.evaluation.reports.report import NO_CROSS_ENCODER, Report
@@ -63,22 +62,18 @@ class OfflineMeasure:
             self._about["retriever"] = _described(asked.retriever, self._retriever)
             self._about |= {f"retriever {name}": value for name, value in origin.items()}
         check_embeds(asked.retriever or folder, self._retriever or self._checkpoint)
-        self._neighbours = self._reordering()
-
-    def _reordering(self) -> NeighbourMeasure | None:
-        asked = self._asked
-        if not asked.neighbours:
-            return None
-        measure = NeighbourMeasure.of(
-            asked.neighbours,
-            asked.neighbours_dev,
-            fingerprint_of(self._retriever or self._checkpoint, self._precision),
-            self._pool_sizes,
-            self._part,
-            allows_trained=asked.allow_trained,
-        )
-        self._about |= {f"neighbours {name}": v for name, v in measure.about.items()}
-        return measure
+        self._neighbours: NeighbourMeasure | None = None
+        if asked.neighbours:
+            self._neighbours = NeighbourMeasure.of(
+                asked.neighbours,
+                asked.neighbours_dev,
+                fingerprint_of(self._retriever or self._checkpoint, self._precision),
+                self._pool_sizes,
+                self._part,
+                allows_trained=asked.allow_trained,
+            )
+            about = self._neighbours.about
+            self._about |= {f"neighbours {name}": value for name, value in about.items()}
 
     @property
     def check(self) -> RecordCheck:

@@ -28,8 +28,7 @@ from tandem.corpus.readable_records import (
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
 from tandem.errors import CrossEncoderMissing, IndexNotFound, TandemError
-from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, GalleryDigest
 from tandem.lab.evaluation.reports.report import NO_CROSS_ENCODER, Report
 from tandem.lab.evaluation.served import AdaptiveDepth, served_report
 

@@ -23,7 +23,7 @@ from tandem.corpus.records import Record
 from tandem.lab.training.compute import device_named
 from tandem.lab.training.processes import torchrun_local_rank, torchrun_processes
 from tandem.lab.training.recipes.recipe import MatcherRecipe, Recipe
-from tandem.lab.training.runs.curve_plot import plot_run
+from tandem.lab.training.runs.loss_curve import plot_run
 from tandem.lab.training.runs.run import (
     NOTE_STAGE,
     check_free,

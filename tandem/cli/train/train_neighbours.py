@@ -1,7 +1,5 @@
 """`tandem train neighbours`: trains LeaPRR on the lists of tandem neighbours build."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, get_args

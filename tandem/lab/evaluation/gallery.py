@@ -1,5 +1,6 @@
 """Builds galleries: the pictures and captions that an evaluation searches, and its queries."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from statistics import fmean
 from tandem.contract.content import Modality, TruncationPolicy
 from tandem.contract.identifiers import check_item_id
 from tandem.contract.regions import RegionContent
+from tandem.corpus.readable_records import picture_bytes
 from tandem.corpus.records import Caption, Record
 from tandem.errors import ItemIdInvalid
 from tandem.model_io.texts.visible_text import folded_text
@@ -74,7 +76,12 @@ class Gallery:
             # Distractors of two corpora may have one name.
             seen[place, modality, name] += 1
             again = seen[place, modality, name]
-            return _item_id(place if again == 1 else f"{place} {again}", modality, name)
+            key = f"{place if again == 1 else f'{place} {again}'}/{modality}/{name}"
+            digest = sha256(key.encode(errors="surrogatepass")).hexdigest()
+            try:
+                return check_item_id(f"{digest[:8]}-{name}")
+            except ItemIdInvalid:  # A path may be too long for a server; the digest will do.
+                return digest
 
         for number, (record, captions) in enumerate(self.chosen):
             image_ids.append(item_id(number, Modality.IMAGE, record.record_id))
@@ -198,14 +205,6 @@ class Gallery:
         return replace(self, chosen=tuple(each for _, each in kept), asking_count=asking_count)
 
 
-def _item_id(place: str, modality: Modality, name: str) -> str:
-    digest = sha256(f"{place}/{modality}/{name}".encode(errors="surrogatepass")).hexdigest()
-    try:
-        return check_item_id(f"{digest[:8]}-{name}")
-    except ItemIdInvalid:  # a path as a name may be too long for a server; the digest will do
-        return digest
-
-
 def make_gallery(
     records: Iterable[Record],
     languages: Sequence[str],
@@ -272,3 +271,27 @@ def folds(records: Sequence[Record], fold_count: int) -> list[Sequence[Record]]:
                 "take another number of folds"
             )
     return [records[start : start + size] for start in range(0, len(records), size)]
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryDigest:
+    sha256: str
+    """Of ids and captions of all records in their order, and of the pictures that ask."""
+    pictures: Mapping[str, bytes]
+    """SHA-256 of each asking picture's file, by record id; empty if regions replace pictures."""
+
+
+def gallery_digest(galleries: Iterable[Gallery], *, reads_pictures: bool = True) -> GalleryDigest:
+    """Returns the digest of galleries; raises RecordUnreadable for a picture that is not there."""
+    digest = sha256()
+    pictures: dict[str, bytes] = {}
+    for gallery in galleries:
+        for number, (record, chosen) in enumerate(gallery.chosen):
+            captions = [(each.language, each.text) for each in chosen]
+            # As JSON, so that different captions cannot concatenate to the same text.
+            digest.update(json.dumps([record.record_id, captions]).encode() + b"\n")
+            if reads_pictures and gallery.asks(number):
+                pictures[record.record_id] = sha256(picture_bytes(record)).digest()
+                digest.update(pictures[record.record_id])
+        digest.update(b"\n")
+    return GalleryDigest(digest.hexdigest(), pictures)

@@ -18,24 +18,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from tandem.contract.content import Modality
 from tandem.lab.evaluation.gallery import Gallery
 from tandem.lab.evaluation.ranking import Order, rerank_order, retrieve_order, tied_count
-from tandem.lab.evaluation.tower_pairs import TowerPairs
 from tandem.lab.zoo.checkpoint import ZooCheckpoint
 from tandem.model_io.inference.buckets import pad_texts
 from tandem.model_io.texts.special_tokens import special_tokens
 from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.checkpoint import Checkpoint
 from tandem.modeling.image_sources.image_tokens import PixelTokens, RecordTokens
-from tandem.modeling.towers.two_towers import TwoTowers
+from tandem.modeling.towers.two_towers import PairSide, TwoTowers
 
 Floats = NDArray[np.floating[Any]]
 ScoredCheckpoint = Checkpoint | ZooCheckpoint
 Fusion = Callable[[Floats, Floats, float], Floats]
 OnProgress = Callable[[int], None]
 Row = TypeVar("Row")
+_Inputs = Callable[[Sequence[int]], tuple[Tensor, Tensor]]
+"""Gives what a side reads of items by number: ids or image tokens, and their mask."""
+_Read = tuple[Tensor, ...]
+"""One item's embedding, and with a matcher its unit vectors of parts and whole."""
 
 _BATCH_SIZE = 64
 
@@ -140,9 +144,9 @@ class OfflineGallery:
         self._ids = [preprocessor.token_ids(caption.text) for _, caption in gallery.pairs]
         config = checkpoint.model.config
         encoder = getattr(self._model, "joint_encoder", None)
-        self._pairs: TowerPairs | None = None
+        self._pairs: _TowerPairs | None = None
         if isinstance(encoder, TwoTowers):  # which need not read both sides of a pair at once
-            self._pairs = TowerPairs(
+            self._pairs = _TowerPairs(
                 encoder.pair,
                 lambda rows: self._padded([self._ids[number] for number in rows]),
                 lambda rows: (self.tokens_NRD[list(rows)], self._image_mask_NR[list(rows)]),
@@ -299,6 +303,54 @@ class OfflineGallery:
     def _padded(self, ids: Sequence[NDArray[np.int32]]) -> tuple[Tensor, Tensor]:
         padded, mask = pad_texts(ids, max(map(len, ids)), self._pad_id)
         return torch.from_numpy(padded), torch.from_numpy(mask)
+
+
+class _TowerPairs:
+    """Scores pairs by a model of two towers, whose sides meet only in the matcher.
+
+    Each caption and each picture is read once, when it first occurs in a pool, where the joint
+    encoder reads it again with every partner. A pair then only costs the matcher.
+    """
+
+    def __init__(self, pair: PairSide, texts: _Inputs, images: _Inputs) -> None:
+        self._pair = pair
+        self._texts = _Side(pair.read_text, texts)
+        self._images = _Side(pair.read_image, images)
+
+    def logits(self, captions: Sequence[int], images: Sequence[int]) -> Tensor:
+        """Returns the match logit of each caption with the picture at its place, float32 [P]."""
+        return self._pair.scored(self._texts.of(captions), self._images.of(images))[:, 0]
+
+
+class _Side:
+    def __init__(
+        self,
+        read: Callable[[Tensor, Tensor], tuple[Tensor, tuple[Tensor, ...] | None]],
+        inputs: _Inputs,
+    ) -> None:
+        self._read, self._inputs = read, inputs
+        self._found: dict[int, _Read] = {}
+
+    def of(self, numbers: Sequence[int]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:
+        missing = sorted({*numbers} - self._found.keys())
+        for start in range(0, len(missing), _BATCH_SIZE):
+            some = missing[start : start + _BATCH_SIZE]
+            embeddings_BE, parts = self._read(*self._inputs(some))
+            for place, number in enumerate(some):
+                found: _Read = (embeddings_BE[place],)
+                if parts is not None:
+                    parts_LM, whole_M, counts_L = (each[place] for each in parts)
+                    found = (*found, parts_LM[counts_L], whole_M)
+                self._found[number] = found
+        rows = [self._found[number] for number in numbers]
+        embeddings_PE = torch.stack([row[0] for row in rows])
+        if len(rows[0]) == 1:
+            return embeddings_PE, None
+        counts_PL = pad_sequence(
+            [torch.ones(len(row[1]), dtype=torch.bool) for row in rows], batch_first=True
+        )
+        parts_PLM = pad_sequence([row[1] for row in rows], batch_first=True)
+        return embeddings_PE, (parts_PLM, torch.stack([row[2] for row in rows]), counts_PL)
 
 
 def _joined(parts: Iterable[Tensor]) -> Tensor:

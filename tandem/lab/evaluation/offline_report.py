@@ -5,15 +5,48 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tandem.contract.content import Modality
-from tandem.lab.evaluation import fusion
 from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.lab.evaluation.offline import Fusion, OfflineGallery, ScoredCheckpoint, ScoredPools
+from tandem.lab.evaluation.offline import (
+    Floats,
+    Fusion,
+    OfflineGallery,
+    ScoredCheckpoint,
+    ScoredPools,
+)
 from tandem.lab.evaluation.ranking import Order, all_answer_ranks
 from tandem.lab.evaluation.reports.report import BE, Ranking, Report
 from tandem.modeling.image_sources.image_tokens import RecordTokens
 
-FUSIONS: Mapping[str, Fusion] = {"add": fusion.add, "norm_add": fusion.norm_add}
+
+def add(similarity_QK: Floats, probability_QK: Floats, weight: float) -> Floats:
+    """Returns the weighted sum of both scores (ADD; Geigle et al. 2022, section 6, equation 3).
+
+    They are of each query's pool; a weight, the paper's lambda, of 1 uses only the similarity.
+    """
+    return weight * similarity_QK + (1 - weight) * probability_QK
+
+
+def norm_add(similarity_QK: Floats, probability_QK: Floats, weight: float) -> Floats:
+    """Returns the weighted sum of both, each scaled to 0 to 1 within its pool (NORM_ADD).
+
+    The paper's first arXiv version (equations 4 to 6) subtracts the magnitude of the minimum, which
+    differs if a similarity is negative. Its code fuses only the first fifth of the text queries, so
+    the NORM_ADD figures of Table 9 for image retrieval are not those of this method.
+    """
+    return weight * _spread(similarity_QK) + (1 - weight) * _spread(probability_QK)
+
+
+def _spread(scores_QK: Floats) -> Floats:
+    low = scores_QK.min(axis=1, keepdims=True)
+    width = scores_QK.max(axis=1, keepdims=True) - low
+    # A pool of equal scores has no spread; all get the middle.
+    return np.where(width > 0, (scores_QK - low) / np.where(width > 0, width, 1), 0.5)
+
+
+FUSIONS: Mapping[str, Fusion] = {"add": add, "norm_add": norm_add}
 # Weights of Geigle et al. 2022, Table 9.
 FUSION_WEIGHTS = (0.1, 0.5, 0.9)
 

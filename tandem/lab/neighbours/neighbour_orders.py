@@ -5,6 +5,7 @@ Each order reads the whole gallery, queries included.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,6 @@ from tandem.lab.neighbours.leaprr.refinement import (
 from tandem.lab.neighbours.lists.corpus_neighbours import CorpusNeighbours, NeighbourSource
 from tandem.lab.neighbours.lists.gallery_neighbours import (
     embedded_neighbours,
-    order_by_record,
     over_pools,
 )
 
@@ -55,6 +55,16 @@ class LeaprrMethod:
                 "leave the networks out"
             )
 
+    def orders(self, near: CorpusNeighbours) -> Iterator[tuple[str, RefinedOrders]]:
+        """Yields names and orders of ids' numbers; none over another base."""
+        if self.base != near.base:
+            return
+        # So that also pillars from the bottom are those that the networks know.
+        lists = near.similarity_lists().cut(self.list_depth)
+        yield self.name, refine(self.model, lists)
+        if self.model.config.averages_whole_matrix:
+            yield f"{self.name}{AS_SERVED}", refine_as_served(self.model, lists)
+
 
 @dataclass(frozen=True, slots=True)
 class LabelFreeMethod:
@@ -63,6 +73,18 @@ class LabelFreeMethod:
     name: str
     settings: Mapping[str, Setting]
     """By base."""
+
+    def check_fits(self, image_count: int, text_count: int) -> None:
+        """Raises ValueError for a gallery of too few items."""
+        for setting in self.settings.values():
+            setting.check_fits(self.name, image_count, text_count)
+
+    def orders(self, near: CorpusNeighbours) -> Iterator[tuple[str, RefinedOrders]]:
+        """Yields the name and the order of ids' numbers; none over a base without settings."""
+        if near.base in self.settings:
+            by_image, by_text = search_sides(near)
+            order_of = self.settings[near.base].order_of
+            yield self.name, RefinedOrders(order_of(by_image), order_of(by_text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +103,14 @@ class NeighbourOrders:
         """Yields both directions' orders of each method over each base that it applies to."""
         depths = (each.list_depth for each in self.methods if isinstance(each, LeaprrMethod))
         depth = max(LIST_DEPTH, *self.pool_sizes, *depths, 0)
-        for near in bases(embedded, self.gallery, self.source, pools, self.pool_sizes, depth):
+        smallest = min(len(self.gallery.records), len(self.gallery.pairs))
+        by_be = embedded_neighbours(embedded, self.gallery, self.source, min(smallest, depth))
+        over = (
+            over_pools(by_be, self.gallery, pools, min(size, smallest)) for size in self.pool_sizes
+        )
+        for near in chain([by_be], over):
             for method in self.methods:
-                for name, orders in self._orders(method, near):
+                for name, orders in method.orders(near):
                     yield from self._named(f"{near.base} + {name}", near.pool_size, orders)
 
     def _named(self, name: str, pool_size: int, orders: RefinedOrders) -> Iterator[NamedOrder]:
@@ -91,43 +118,8 @@ class NeighbourOrders:
         images, texts = (
             np.asarray(self.gallery.tie_order(each)) for each in (Modality.IMAGE, Modality.TEXT)
         )
-        texts_found = order_by_record(orders.texts_of_image, images, texts)
-        images_found = order_by_record(orders.images_of_text, texts, images)
+        # Those of ids' numbers, with queries and items numbered as the gallery's are.
+        texts_found = texts[orders.texts_of_image][np.argsort(images)]
+        images_found = images[orders.images_of_text][np.argsort(texts)]
         yield NamedOrder("text→image", name, pool_size, images_found)
         yield NamedOrder("image→text", name, pool_size, texts_found)
-
-    def _orders(
-        self, method: LeaprrMethod | LabelFreeMethod, near: CorpusNeighbours
-    ) -> Iterator[tuple[str, RefinedOrders]]:
-        """Yields names and orders of ids' numbers; none if the method is not for this base."""
-        if isinstance(method, LeaprrMethod):
-            if method.base != near.base:
-                return
-            # So that also pillars from the bottom are those that the networks know.
-            lists = near.similarity_lists().cut(method.list_depth)
-            yield method.name, refine(method.model, lists)
-            if method.model.config.averages_whole_matrix:
-                yield f"{method.name}{AS_SERVED}", refine_as_served(method.model, lists)
-        elif near.base in method.settings:
-            by_image, by_text = search_sides(near)
-            order_of = method.settings[near.base].order_of
-            yield method.name, RefinedOrders(order_of(by_image), order_of(by_text))
-
-
-def bases(
-    embedded: OfflineGallery,
-    gallery: Gallery,
-    source: NeighbourSource,
-    pools: Mapping[str, ScoredPools],
-    pool_sizes: Sequence[int],
-    depth: int,
-) -> Iterator[CorpusNeighbours]:
-    """Yields the gallery's neighbours by the bi-encoder, and over pools of each size.
-
-    Lists have `depth` entries, or all in a smaller gallery.
-    """
-    smallest = min(len(gallery.records), len(gallery.pairs))
-    near = embedded_neighbours(embedded, gallery, source, min(smallest, depth))
-    yield near
-    for pool_size in pool_sizes:
-        yield over_pools(near, gallery, pools, min(pool_size, smallest))

@@ -146,10 +146,7 @@ def _all_logits(model: JointModel, dev: ImageTextBatch) -> Tensor:
 
 @torch.inference_mode()
 def _rerank(
-    model: JointModel,
-    dev: ImageTextBatch,
-    pool_QK: Tensor,
-    on_query: Callable[[int], None] = lambda _: None,
+    model: JointModel, dev: ImageTextBatch, pool_QK: Tensor, on_query: Callable[[int], None]
 ) -> Tensor:
     rows = []
     for query, pool_K in enumerate(pool_QK):

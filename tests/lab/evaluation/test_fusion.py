@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from tandem.lab.evaluation.fusion import add, norm_add
+from tandem.lab.evaluation.offline_report import add, norm_add
 
 # One query's pool of three, one similarity below zero.
 SIMILARITY = np.array([[0.6, 0.2, -0.2]])

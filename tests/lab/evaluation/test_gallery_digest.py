@@ -4,8 +4,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from tandem.corpus.scenes.records import scene_records
-from tandem.lab.evaluation.gallery import make_gallery
-from tandem.lab.evaluation.gallery_digest import gallery_digest
+from tandem.lab.evaluation.gallery import gallery_digest, make_gallery
 
 
 def test_queries_and_captions_decide_the_digest() -> None:

@@ -13,10 +13,10 @@ from torch import Tensor
 from tandem.contract.content import Modality
 from tandem.corpus.scenes.nouns import LANGUAGES
 from tandem.corpus.scenes.records import scene_records
-from tandem.lab.evaluation.fusion import add, norm_add
 from tandem.lab.evaluation.gallery import Gallery, make_gallery
 from tandem.lab.evaluation.metrics import recall_at
 from tandem.lab.evaluation.offline import Fusion, OfflineGallery, ScoredPools
+from tandem.lab.evaluation.offline_report import add, norm_add
 from tandem.lab.evaluation.ranking import first_answer_ranks
 from tandem.model_io.pictures.image import decode_image
 from tandem.model_io.pictures.image_rules import ImageRules

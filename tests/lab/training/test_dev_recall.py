@@ -160,7 +160,7 @@ def test_tokens_that_do_not_count_have_no_part() -> None:
 
     def orders(dev: ImageTextBatch) -> tuple[torch.Tensor, torch.Tensor]:
         retrieved_QN = _order(similarity(model, dev, CLS_ID))
-        return retrieved_QN, _rerank(model, dev, retrieved_QN[:, :20])
+        return retrieved_QN, _rerank(model, dev, retrieved_QN[:, :20], lambda _: None)
 
     masked = [orders(ImageTextBatch(texts, each, mask)) for each in (tokens, other)]
     counted = [orders(dev_set(texts, each)) for each in (tokens, other)]

@@ -23,12 +23,13 @@ def _by_loops(groups: list[int], *, takes_hardest: bool) -> float:
     return total
 
 
-@pytest.mark.parametrize("groups", [[0, 1, 2], [0, 1, 0], [0, 0, 1]])
 @pytest.mark.parametrize("takes_hardest", [True, False])
-def test_the_hinges_are_those_of_the_definition(groups: list[int], takes_hardest: bool) -> None:
-    loss = hinge_loss(SCORES, torch.tensor(groups), MARGIN, takes_hardest=takes_hardest)
+def test_the_hinges_are_those_of_the_definition(takes_hardest: bool) -> None:
+    for groups in ([0, 1, 2], [0, 1, 0], [0, 0, 1]):
+        loss = hinge_loss(SCORES, torch.tensor(groups), MARGIN, takes_hardest=takes_hardest)
 
-    assert loss.item() == pytest.approx(_by_loops(groups, takes_hardest=takes_hardest), abs=1e-6)
+        by_loops = _by_loops(groups, takes_hardest=takes_hardest)
+        assert loss.item() == pytest.approx(by_loops, abs=1e-6), groups
 
 
 def test_the_two_differ() -> None:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from tandem.contract.fusion import FusionMethod
 from tandem.contract.search.query import RankingRule
-from tandem.lab.evaluation import fusion as evaluated
+from tandem.lab.evaluation import offline_report as evaluated
+from tandem.lab.evaluation.offline import Floats
 from tandem.search.ranking.fusion import Fusion
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
 
-Reference = Callable[[evaluated.Scores, evaluated.Scores, float], evaluated.Scores]
+Reference = Callable[[Floats, Floats, float], Floats]
 
 similarities = st.floats(-1, 1, width=32)
 logits = st.floats(-30, 30, width=32)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tandem.contract.content import Modality
 from tandem.lab.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, refined_scores
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import SimilarityLists
 from tests.support.neighbours.similarity_views import similarity_view
 
 DIMENSION = 12

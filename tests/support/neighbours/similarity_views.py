@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tandem.lab.neighbours.lists.neighbour_lists import Scores, nearest_lists
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import Scores, SimilarityLists, nearest_lists
 
 
 def similarity_view(

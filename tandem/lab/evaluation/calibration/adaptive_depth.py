@@ -67,7 +67,8 @@ def fit_rule(
     """Returns the maximum likelihood rule at the depths where it will be evaluated."""
     depths = _asked_at(first_count, further_count, pools.pool_size)
     features_NF = np.concatenate([_features(pools, depth) for depth in depths])
-    is_ahead_N = np.concatenate([_is_first_ahead(pools, depth) for depth in depths])
+    # Whether the full rerank's first item is not scored yet.
+    is_ahead_N = np.concatenate([pools.match_logits.argmax(axis=1) >= depth for depth in depths])
     best, margin, gap, rank, intercept = map(float, fit_logistic(features_NF, is_ahead_N))
     return AdaptiveDepthRule(
         first_count=first_count,
@@ -178,9 +179,3 @@ def _features(pools: HeldOutPools, depth: int) -> Floats:
     gap_Q = pools.similarity[:, 0] - pools.similarity[:, depth]
     rank_Q = np.full(len(best_Q), math.log(depth + 1))
     return np.stack([best_Q, best_Q - second_Q, gap_Q, rank_Q], axis=1)
-
-
-def _is_first_ahead(pools: HeldOutPools, depth: int) -> NDArray[np.bool_]:
-    """Returns bool [Q], whether the full rerank's first item is not scored yet."""
-    is_ahead_Q: NDArray[np.bool_] = pools.match_logits.argmax(axis=1) >= depth
-    return is_ahead_Q

@@ -12,19 +12,18 @@ Floats = NDArray[np.floating[Any]]
 
 _STEP_COUNT = 100
 _TOLERANCE = 1e-9
+_RIDGE = 1e-6  # In units of one example.
 
 
 def fit_logistic(
     features_NF: Floats,
     is_true_N: NDArray[np.bool_],
-    ridge: float = 1e-6,
     counts_N: Floats | None = None,
 ) -> NDArray[np.float64]:
     """Returns float64 [F + 1], the maximum likelihood weights and, last, the intercept.
 
-    `counts_N` weighs the examples. `ridge` regularises the weights, but not the intercept, in units
-    of one example. Raises ValueError if examples are all alike, because no weights are the best
-    then.
+    `counts_N` weighs the examples. A ridge regularises the weights, but not the intercept. Raises
+    ValueError if examples are all alike, because no weights are the best then.
     """
     if is_true_N.all() or not is_true_N.any():
         raise ValueError(f"{len(is_true_N):,} examples are all alike; there is nothing to tell")
@@ -37,7 +36,7 @@ def fit_logistic(
     inputs_NG = np.concatenate(
         [(features_NF - centre_F) / scale_F, np.ones((len(features_NF), 1))], axis=1
     )
-    penalty_GG = np.diag([ridge] * len(scale_F) + [0.0])
+    penalty_GG = np.diag([_RIDGE] * len(scale_F) + [0.0])
     weights_G = np.zeros(inputs_NG.shape[1])
     loss = _loss(inputs_NG, targets_N, counts_N, penalty_GG, weights_G)
     for _ in range(_STEP_COUNT):

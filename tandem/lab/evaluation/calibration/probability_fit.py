@@ -74,9 +74,7 @@ class ProbabilityQuality:
         )
 
 
-def expected_calibration_error(
-    probability_N: Floats, is_true_N: NDArray[np.bool_], bin_count: int = _BIN_COUNT
-) -> float:
+def expected_calibration_error(probability_N: Floats, is_true_N: NDArray[np.bool_]) -> float:
     """Returns the mean gap between predicted and observed frequency over bins of equal width.
 
     Each bin is weighted by its size (Guo et al. 2017).
@@ -85,6 +83,6 @@ def expected_calibration_error(
     >>> round(expected_calibration_error(predicted, is_true), 3)
     0.15
     """
-    bins_N = np.minimum((probability_N * bin_count).astype(np.int64), bin_count - 1)
-    distance_B = np.bincount(bins_N, probability_N - is_true_N, bin_count)
+    bins_N = np.minimum((probability_N * _BIN_COUNT).astype(np.int64), _BIN_COUNT - 1)
+    distance_B = np.bincount(bins_N, probability_N - is_true_N, _BIN_COUNT)
     return float(np.abs(distance_B).sum() / len(probability_N))

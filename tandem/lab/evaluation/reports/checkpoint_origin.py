@@ -6,7 +6,7 @@ from typing import Any, Final
 from torch import nn
 
 from tandem.corpus.scenes.records import FAMILY_SIZE
-from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.lab.evaluation.gallery import GalleryDigest
 from tandem.modeling.config import JointConfig
 from tandem.modeling.trained_pictures import TrainedPictures
 

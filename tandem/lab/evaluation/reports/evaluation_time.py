@@ -37,7 +37,15 @@ def evaluation_times(report: Report) -> Iterator[EvaluationTime]:
         return
     for order_by in report.orders():
         if order_by.startswith(BE):
-            yield _time(report, order_by, _pair_counts(report, order_by))
+            # k for each query, or all there were.
+            pair_counts = {
+                name: min(
+                    len(report.languages[name]) * report.ranking(name, order_by).k,
+                    int(parts["pair_count"]),
+                )
+                for name, parts in report.seconds.items()
+            }
+            yield _time(report, order_by, pair_counts)
     every_pair = {name: int(parts["all_pair_count"]) for name, parts in report.seconds.items()}
     yield _time(report, EVERY_PAIR, every_pair)
 
@@ -66,17 +74,6 @@ def duration(seconds: float) -> str:
     )
     value = seconds / unit
     return f"{value:,.1f} {name}" if value >= 1 else f"{value:.2g} {name}"
-
-
-def _pair_counts(report: Report, order_by: str) -> dict[str, int]:
-    """Returns the pairs scored by direction: k for each query, or all there were."""
-    return {
-        name: min(
-            len(report.languages[name]) * report.ranking(name, order_by).k,
-            int(parts["pair_count"]),
-        )
-        for name, parts in report.seconds.items()
-    }
 
 
 def _time(report: Report, order_by: str, pair_counts: Mapping[str, int]) -> EvaluationTime:

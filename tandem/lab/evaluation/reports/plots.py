@@ -4,14 +4,19 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from tandem.lab.evaluation.reports.report import BE, Ranking, Report
+from tandem.lab.evaluation.reports.report import BE, Report
 
 
 def plot_recall_against_time(report: Report, path: Path) -> None:
     """Plots R@1 against the time of a query, one line per direction and one point per k."""
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    ladders = {direction: _ladder(report, direction) for direction in report.languages}
+    timed = [each for each in report.rankings if each.query_seconds is not None]
+    of_k = [each for each in timed if each.order_by.startswith(BE)]
+    ladders = {
+        direction: [each for each in of_k if each.direction == direction]
+        for direction in report.languages
+    }
     higher = max(ladders, key=lambda name: sum(each.recalls[0].percent for each in ladders[name]))
     for direction, ladder in ladders.items():
         # Labels of the higher line above it, of the other below, so that close lines stay legible.
@@ -44,14 +49,3 @@ def plot_recall_against_time(report: Report, path: Path) -> None:
     # warns when it takes over a second, as it may on a busy machine.
     axes.legend(frameon=False, loc="lower right")
     figure.savefig(path, dpi=150)
-
-
-def _ladder(report: Report, direction: str) -> list[Ranking]:
-    """Returns the rankings of BE and each k whose query time is known."""
-    return [
-        each
-        for each in report.rankings
-        if each.direction == direction
-        and each.query_seconds is not None
-        and each.order_by.startswith(BE)
-    ]

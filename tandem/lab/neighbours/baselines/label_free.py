@@ -128,36 +128,34 @@ def _recall_sum(sides: Sequence[SearchSide], order_of: OrderOf) -> float:
 Grid = Callable[[], list[Setting]]
 
 
-def _weighted(kind: str) -> list[tuple[str, WeightsOf]]:
-    if kind == "alpha":
-        return [(f", alpha {alpha:g}", power_weights(alpha)) for alpha in ALPHAS]
-    return [("", equal_weights if kind == "equal" else decayed_weights)]
+Expand = Callable[[Scores, Scores, int, WeightsOf], tuple[Scores, Scores]]
+"""Gives expanded queries and items by their k nearest."""
+
+_WEIGHTS: Final[Mapping[str, list[tuple[str, WeightsOf]]]] = {
+    "equal": [("", equal_weights)],
+    "decayed": [("", decayed_weights)],
+    "alpha": [(f", alpha {alpha:g}", power_weights(alpha)) for alpha in ALPHAS],
+}
 
 
-def _expansions(kind: str, expanded: Callable[[int, WeightsOf], OrderOf]) -> Grid:
-    return lambda: [
-        Setting(f"k {k}{suffix}", k, expanded(k, weights_of))
-        for (suffix, weights_of), k in product(_weighted(kind), NEIGHBOUR_COUNTS)
-    ]
-
-
-def _queries_expanded(k: int, weights_of: WeightsOf) -> OrderOf:
-    return lambda side: retrieve_order(
-        expand_queries(side.queries, side.items, k, weights_of) @ side.items.T
-    )
-
-
-def _both_expanded(
-    expand: Callable[[Scores, Scores, int, WeightsOf], tuple[Scores, Scores]],
-) -> Callable[[int, WeightsOf], OrderOf]:
-    def expanded(k: int, weights_of: WeightsOf) -> OrderOf:
+def _expansions(kind: str, expand: Expand) -> Grid:
+    def order_of(k: int, weights_of: WeightsOf) -> OrderOf:
         def order(side: SearchSide) -> Order:
             queries, items = expand(side.queries, side.items, k, weights_of)
             return retrieve_order(queries @ items.T)
 
         return order
 
-    return expanded
+    return lambda: [
+        Setting(f"k {k}{suffix}", k, order_of(k, weights_of))
+        for (suffix, weights_of), k in product(_WEIGHTS[kind], NEIGHBOUR_COUNTS)
+    ]
+
+
+def _queries_alone(
+    queries: Scores, items: Scores, k: int, weights_of: WeightsOf
+) -> tuple[Scores, Scores]:
+    return expand_queries(queries, items, k, weights_of), items
 
 
 def _graph_settings(diffused: Callable[[Scores, Scores, DiffusionSettings], Scores]) -> Grid:
@@ -196,15 +194,15 @@ def _by_similar_queries() -> list[Setting]:
 
 
 EXPANSIONS: Final[Mapping[str, Grid]] = {
-    "aqe": _expansions("equal", _queries_expanded),
-    "aqewd": _expansions("decayed", _queries_expanded),
-    "alpha-qe": _expansions("alpha", _queries_expanded),
-    "adba-aqe-sequence": _expansions("equal", _both_expanded(expand_in_sequence)),
-    "adbawd-aqewd-sequence": _expansions("decayed", _both_expanded(expand_in_sequence)),
-    "alpha-dba-qe-sequence": _expansions("alpha", _both_expanded(expand_in_sequence)),
-    "adba-aqe-joint": _expansions("equal", _both_expanded(expand_jointly)),
-    "adbawd-aqewd-joint": _expansions("decayed", _both_expanded(expand_jointly)),
-    "alpha-dba-qe-joint": _expansions("alpha", _both_expanded(expand_jointly)),
+    "aqe": _expansions("equal", _queries_alone),
+    "aqewd": _expansions("decayed", _queries_alone),
+    "alpha-qe": _expansions("alpha", _queries_alone),
+    "adba-aqe-sequence": _expansions("equal", expand_in_sequence),
+    "adbawd-aqewd-sequence": _expansions("decayed", expand_in_sequence),
+    "alpha-dba-qe-sequence": _expansions("alpha", expand_in_sequence),
+    "adba-aqe-joint": _expansions("equal", expand_jointly),
+    "adbawd-aqewd-joint": _expansions("decayed", expand_jointly),
+    "alpha-dba-qe-joint": _expansions("alpha", expand_jointly),
 }
 """Methods that expand embeddings."""
 

@@ -19,8 +19,7 @@ from tandem.lab.neighbours.leaprr.refinement import (
     neighbour_count,
     threshold_nodes,
 )
-from tandem.lab.neighbours.lists.neighbour_lists import Indices
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import Indices, SimilarityLists
 
 
 def batch_loss(

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.lab.neighbours.leaprr.config import LeaprrConfig
-from tandem.lab.neighbours.lists.neighbour_lists import Indices
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import Indices, SimilarityLists
 from tandem.model_io.inference.neighbour_affinity import neighbour_affinity
 
 _NO_ITEM = -1

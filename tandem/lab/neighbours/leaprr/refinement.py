@@ -13,8 +13,7 @@ from tandem.lab.evaluation.ranking import Order, rerank_order, retrieve_order
 from tandem.lab.neighbours.leaprr.config import LeaprrConfig
 from tandem.lab.neighbours.leaprr.network import GraphNetwork
 from tandem.lab.neighbours.leaprr.query_graphs import query_graphs
-from tandem.lab.neighbours.lists.neighbour_lists import Indices, Scores
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import Indices, Scores, SimilarityLists
 
 Networks = Literal["both", "image_queries", "text_queries"]
 

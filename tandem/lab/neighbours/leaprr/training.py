@@ -18,7 +18,7 @@ from tandem.lab.neighbours.leaprr.config import LeaprrConfig
 from tandem.lab.neighbours.leaprr.losses import batch_loss
 from tandem.lab.neighbours.leaprr.query_graphs import needed_depth
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, RefinedOrders, refine
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import SimilarityLists
 
 OnStep = Callable[[int, float], None]
 

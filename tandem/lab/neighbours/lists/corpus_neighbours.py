@@ -11,8 +11,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.lab.neighbours.lists.neighbour_lists import Indices, Scores, nearest_lists
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import (
+    Indices,
+    Scores,
+    SimilarityLists,
+    nearest_lists,
+)
 from tandem.stages.finite import are_finite
 
 BE_BASE: Final = "BE"

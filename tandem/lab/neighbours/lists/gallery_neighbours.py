@@ -9,7 +9,6 @@ from tandem.contract.content import Modality
 from tandem.contract.regions import RegionContent
 from tandem.lab.evaluation.gallery import Gallery
 from tandem.lab.evaluation.offline import OfflineGallery, ScoredPools
-from tandem.lab.evaluation.ranking import Order
 from tandem.lab.neighbours.lists.corpus_neighbours import (
     CorpusNeighbours,
     NeighbourSource,
@@ -32,12 +31,6 @@ def corpus_digest(gallery: Gallery) -> str:
         ):
             digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
-
-
-def check_pool(pool_size: int, depth: int) -> None:
-    """Raises ValueError for a pool larger than lists of `depth`, from which it is taken."""
-    if pool_size > depth:
-        raise ValueError(f"a pool of {pool_size} exceeds lists of {depth}; take a larger k")
 
 
 def embedded_neighbours(
@@ -81,11 +74,6 @@ def over_pools(
         image_pools.logits[images, :pool_size],
         text_pools.logits[texts, :pool_size],
     )
-
-
-def order_by_record(order_QN: Order, queries_by_id: Indices, items_by_id: Indices) -> Order:
-    """Returns an order of ids' numbers with queries and items numbered as the gallery's are."""
-    return items_by_id[order_QN][np.argsort(queries_by_id)]
 
 
 def _list_by_id(pools: ScoredPools, queries_Q: Indices, items_N: Indices, depth: int) -> Indices:

@@ -77,16 +77,9 @@ class GatedCamp(CampReader):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         width = config.width
-        self.fuse_regions = nn.Sequential(
-            nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(_DROPOUT)
-        )
-        self.fuse_words = nn.Sequential(
-            nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(_DROPOUT)
-        )
+        self.fuse_regions, self.fuse_words = _fusion(width), _fusion(width)
         self.region_maps, self.word_maps = _maps(width), _maps(width)
-        self.score = nn.Sequential(
-            nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(_DROPOUT), nn.Linear(width, 1)
-        )
+        self.score = _fusion(width).append(nn.Linear(width, 1))
 
     def scores(self, images: Parts, texts: Parts) -> Tensor:
         """Returns match probabilities [P, C]."""
@@ -137,6 +130,10 @@ def _key(width: int) -> nn.Linear:
     key = nn.Linear(width, width, bias=False)
     nn.init.xavier_uniform_(key.weight)
     return key
+
+
+def _fusion(width: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(_DROPOUT))
 
 
 def _maps(width: int) -> nn.Sequential:

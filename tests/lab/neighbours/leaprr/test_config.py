@@ -25,22 +25,18 @@ def test_every_named_difference_is_one() -> None:
     assert differing | defaulted == {field.name for field in fields(paper)}
 
 
-@pytest.mark.parametrize(
-    ("profile", "settings", "named"),
-    [
+def test_a_setting_of_no_network_is_named() -> None:
+    refused: list[tuple[Profile, list[str], str]] = [
         ("code", ["margn=1"], "LeaPRR has no field 'margn'; did you mean margin"),
         ("code", ["batch_size=0"], "batch_size is 0; it must be 1 or more"),
         ("code", ["pillar_rank=middle"], "'middle', not one of top, bottom, random"),
         ("code", ["fixed_threshold_nodes=3"], "not two integers with a comma"),
         ("code", ["width=7"], "24 heads do not divide a width of 7"),
         ("paper", ["reconstruction_weight=1"], "reconstruction_weight needs reconstructs"),
-    ],
-)
-def test_a_setting_of_no_network_is_named(
-    profile: Profile, settings: list[str], named: str
-) -> None:
-    with pytest.raises(ValueError, match=named):
-        with_settings(leaprr_config(profile), settings)
+    ]
+    for profile, settings, named in refused:
+        with pytest.raises(ValueError, match=named):
+            with_settings(leaprr_config(profile), settings)
 
 
 def test_each_kind_of_field_is_set() -> None:

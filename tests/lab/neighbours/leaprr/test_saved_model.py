@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tandem.lab.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, refined_scores
 from tandem.lab.neighbours.leaprr.saved_model import load_leaprr, save_leaprr
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import SimilarityLists
 from tandem.platform.files.json_object import FileInvalid
 from tests.support.neighbours.similarity_views import similarity_view
 

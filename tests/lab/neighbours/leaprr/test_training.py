@@ -18,7 +18,7 @@ from tandem.lab.neighbours.leaprr.refinement import (
 )
 from tandem.lab.neighbours.leaprr.training import LeaprrDiverged, LeaprrRun, dev_recall_sum
 from tandem.lab.neighbours.lists.corpus_neighbours import with_pools
-from tandem.lab.neighbours.lists.similarity_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import SimilarityLists
 from tests.support.neighbours.planted_corpus import planted_neighbours
 from tests.support.neighbours.similarity_views import similarity_view
 

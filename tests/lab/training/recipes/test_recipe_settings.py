@@ -48,9 +48,8 @@ def test_every_field_can_be_set_or_says_how() -> None:
     assert all("--set" in why for why in refused.values())
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
+def test_invalid_recipe_values_are_refused() -> None:
+    for settings, why in (
         (["margin"], "--set margin: write it as field=value, such as margin=0.2"),
         (["marign=0.2"], "no field 'marign'; did you mean margin"),
         (["margin=0.1", "margin=0.2"], "margin is given twice"),
@@ -60,16 +59,13 @@ def test_every_field_can_be_set_or_says_how() -> None:
         (["seed=2"], "--set seed: use --seed"),
         (["corpus_sha256=0"], "a digest, which the run fills in"),
         (["precision=int8"], "has precision 'int8': bf16 or fp32"),
-    ],
-)
-def test_invalid_recipe_values_are_refused(settings: list[str], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        with_settings(default(1), settings)
+    ):
+        with pytest.raises(ValueError, match=why):
+            with_settings(default(1), settings)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "settings", "why"),
-    [
+def test_a_field_that_nothing_reads_is_refused() -> None:
+    refused: list[tuple[Recipe, list[str], str]] = [
         (
             zoo(1),
             ["accumulation_step_count=4"],
@@ -81,13 +77,10 @@ def test_invalid_recipe_values_are_refused(settings: list[str], why: str) -> Non
         (zoo(1), ["learning_rate=1e-3"], "a GRU reads the words: set head_learning_rate"),
         (joint_matcher(1), ["be_batch_size=8"], "trains a matcher over trained towers, and"),
         (two_towers(1), ["matcher_batch_size=8"], "no matcher to train: set matcher_step_count"),
-    ],
-)
-def test_a_field_that_nothing_reads_is_refused(
-    recipe: Recipe, settings: list[str], why: str
-) -> None:
-    with pytest.raises(ValueError, match=why):
-        with_settings(recipe, settings)
+    ]
+    for recipe, settings, why in refused:
+        with pytest.raises(ValueError, match=why):
+            with_settings(recipe, settings)
 
 
 def test_a_field_is_taken_together_with_what_reads_it() -> None:

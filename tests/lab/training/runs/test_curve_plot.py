@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tandem.lab.training.runs.curve_plot import PLOT_NAME, plot_run
+from tandem.lab.training.runs.loss_curve import PLOT_NAME, plot_run
 from tests.support.training.drawn_curves import colours, write_curve
 
 
