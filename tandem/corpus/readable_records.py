@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from tandem.model_io.pictures.image import decode_image
 from tandem.model_io.pictures.image_rules import Fit, ImageRules
 from tandem.model_io.texts.text import TextPreprocessor
 from tandem.model_io.texts.visible_text import TextNotUnicode
+
+Read = TypeVar("Read")
 
 
 class OnError(StrEnum):
@@ -182,14 +184,25 @@ def records_with_pictures(
 
     They are read once, so that a file that disappears meanwhile is only that record's fault.
     """
-    held: list[bytes] = []
+    for record, held in records_read(records, picture_bytes, on_error, report):
+        yield replace(record, image=HeldPicture(held, str(record.image)))
+
+
+def records_read(
+    records: Iterable[Record],
+    read: Callable[[Record], Read],
+    on_error: OnError,
+    report: SkippedRecords,
+) -> Iterator[tuple[Record, Read]]:
+    """Yields the sendable records that `read` reads, each with what it returned."""
+    found: list[Read] = []
 
     def check(record: Record) -> None:
         check_captions_sendable(record)
-        held[:] = [picture_bytes(record)]
+        found[:] = [read(record)]
 
     for record in readable_records(records, check, on_error, report):
-        yield replace(record, image=HeldPicture(held[0], str(record.image)))
+        yield record, found[0]
 
 
 def readable_records(

@@ -42,8 +42,11 @@ def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, 
             if number == 1:
                 _check_no_utf16(line, str(path))
             content = _content(line.removesuffix(b"\n"), number)
-            if number == 1:
-                _check_no_carriage_return(content, str(path))
+            if number == 1 and b"\r" in content:  # The whole file would be read as a single line.
+                raise CorpusMalformed(
+                    f"{path} ends its lines in CR alone, or has a CR inside line 1; end lines in "
+                    "LF, for example with: tr '\\r' '\\n'"
+                )
             yield number, content
 
 
@@ -132,15 +135,6 @@ def _check_no_utf16(text_bytes: bytes, place: str) -> None:
         raise CorpusMalformed(
             f"{place} is UTF-16 and not UTF-8; save it as UTF-8, for example with: "
             "iconv -f utf-16 -t utf-8"
-        )
-
-
-def _check_no_carriage_return(first_line: bytes, place: str) -> None:
-    """Raises CorpusMalformed for a file of the kind that would be read as a single line."""
-    if b"\r" in first_line:
-        raise CorpusMalformed(
-            f"{place} ends its lines in CR alone, or has a CR inside line 1; end lines in LF, for "
-            "example with: tr '\\r' '\\n'"
         )
 
 

@@ -53,7 +53,9 @@ def read_picture_folder(
     splits = _pictured(folders, folder)
     has_own = any(map(is_picture, own))
     # An empty folder of that name, or a link out of the corpus, must not fall back to another.
-    is_whole = not _has_entry(folder, split) and _is_whole(split, splits, has_own)
+    entry = folder / split
+    has_entry = entry.name == split and (entry.is_symlink() or entry.is_dir())
+    is_whole = not has_entry and _is_whole(split, splits, has_own)
     if is_whole:
         files = list(files_below(folder, folder, left_out))
         if split != WHOLE_SPLIT:
@@ -96,11 +98,6 @@ def _is_whole(split: str, splits: Iterable[str], has_own: bool) -> bool:
     if is_divided or split in names:
         return False
     return is_well_known(split) or (split == WHOLE_SPLIT and not has_own)
-
-
-def _has_entry(folder: Path, split: str) -> bool:
-    entry = folder / split
-    return entry.name == split and (entry.is_symlink() or entry.is_dir())
 
 
 def _check_undivided_below(folder: Path, files: Iterable[Path], split: str) -> None:

@@ -69,7 +69,9 @@ def list_folder(
         ) from error
     for entry in found:
         path = Path(entry)
-        if _is_left_by_others(entry.name):
+        is_checksum_of_hadoop = entry.name.startswith(".") and entry.name.endswith(".crc")
+        is_left = entry.name.startswith(_LEFT_BY_OTHERS) or entry.name == _LOST_AND_FOUND
+        if is_left or is_checksum_of_hadoop:
             continue
         if (fault := _fault(entry, root)) is not None:
             left_out.pass_over(path, fault)
@@ -123,11 +125,6 @@ def _links_apart(folders: list[Path]) -> tuple[list[Path], list[Path]]:
         [each for each in backwards if not each.is_symlink()],
         [each for each in backwards if each.is_symlink()],
     )
-
-
-def _is_left_by_others(name: str) -> bool:
-    is_checksum_of_hadoop = name.startswith(".") and name.endswith(".crc")
-    return name == _LOST_AND_FOUND or name.startswith(_LEFT_BY_OTHERS) or is_checksum_of_hadoop
 
 
 def _fault(entry: os.DirEntry[str], root: Path | None) -> FileFault | None:

@@ -65,7 +65,12 @@ class UniterLmdb(KeyedRegions):
                 listed = transaction.get(_KEYS)
         except lmdb.Error as error:
             raise CorpusMalformed(f"{folder} is not an LMDB ({error}); copy it again") from error
-        names = _names(folder, listed)
+        try:
+            names: list[str] = json.loads(listed or b"")
+        except ValueError as error:
+            raise CorpusMalformed(
+                f"{folder} has no list of its images under {_KEYS.decode()}; it is not UNITER's"
+            ) from error
         self._found = dict.fromkeys(name.removesuffix(_SUFFIX) for name in names)
 
     def _read(self, image_id: str, place: str) -> Regions:
@@ -116,16 +121,6 @@ def _check_whole(path: Path, environment: lmdb.Environment) -> None:
         raise CorpusMalformed(
             f"{path} has {size_bytes:,} bytes instead of {wanted:,}; it is cut short: copy it again"
         )
-
-
-def _names(folder: Path, listed: bytes | None) -> list[str]:
-    try:
-        names: list[str] = json.loads(listed or b"")
-    except ValueError as error:
-        raise CorpusMalformed(
-            f"{folder} has no list of its images under {_KEYS.decode()}; it is not UNITER's"
-        ) from error
-    return names
 
 
 def _choice_of(name: str) -> RegionChoice:

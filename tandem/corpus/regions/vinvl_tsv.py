@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tandem.corpus.errors import CorpusMalformed, RegionsUnreadable
-from tandem.corpus.regions.oscar_vector import split_vectors
-from tandem.corpus.regions.regions import KeyedRegions, Regions, json_of
+from tandem.corpus.regions.regions import KeyedRegions, Regions, json_of, split_vectors
 from tandem.corpus.regions.tsv_rows import base64_matrix, row_fields, row_starts, whole_number
 
 IDS_NAME: Final = "imageid2idx.json"

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from tandem.corpus.errors import CorpusMalformed, RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.regions.oscar_vector import split_vectors
 from tandem.corpus.regions.region_layouts import open_regions
-from tandem.corpus.regions.regions import KeyedRegions, RegionReader, Regions
+from tandem.corpus.regions.regions import KeyedRegions, RegionReader, Regions, split_vectors
 from tandem.modeling.image_sources.region_tokens import RegionFile, RegionFileInvalid
 from tandem.modeling.published.pickled_tensors import (
     PickleRefused,

@@ -26,10 +26,10 @@ def test_a_picture_is_read_from_under_its_folder(tmp_path: Path) -> None:
     assert str(source) == f"{tmp_path}/cats/a.jpg"
 
 
-@pytest.mark.parametrize("name", ["/etc/a.jpg", "cats/../../a.jpg", "", "a\0.jpg"])
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CorpusMalformed, match=r"list\.tsv: line 3 names"):
-        image_file(tmp_path, name, PLACE)
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    for name in ("/etc/a.jpg", "cats/../../a.jpg", "", "a\0.jpg"):
+        with pytest.raises(CorpusMalformed, match=r"list\.tsv: line 3 names"):
+            image_file(tmp_path, name, PLACE)
 
 
 def test_a_path_that_is_not_a_file_is_missing(tmp_path: Path) -> None:

@@ -111,11 +111,11 @@ def test_the_held_out_pairs_are_about_a_fifth_and_leave_every_noun_partners() ->
     assert sum(shares) / len(shares) == pytest.approx(0.2, abs=0.02)
 
 
-@pytest.mark.parametrize("count", [0, -4, 1, 6])
-def test_a_gallery_of_half_families_is_refused(count: int) -> None:
+def test_a_gallery_of_half_families_is_refused() -> None:
     """It would be easier than it claims; at once, before a command says that it begins."""
-    with pytest.raises(ValueError, match="whole families"):
-        scene_records("test", 1, count)
+    for count in (0, -4, 1, 6):
+        with pytest.raises(ValueError, match="whole families"):
+            scene_records("test", 1, count)
 
 
 def test_an_unknown_split_is_refused_with_the_known_ones() -> None:
