@@ -1,7 +1,5 @@
 """Parses commands, prints help and errors as plain text, and handles Ctrl-C."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """Accepts option names of the previous release for one release, with a warning."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Makes a command's options of a record's fields, and defines those that several commands share."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import socket
@@ -106,22 +104,14 @@ def check_seeds(first: int, count: int) -> None:
         raise ValueError(f"--seeds {count} from --seed {first} on end above {MAX_SEED:,}")
 
 
-def checked(text: str) -> str:
-    """Returns a validated address; raises BadParameter, which says what to write."""
+def checked(given: Any) -> Any:  # noqa: ANN401  one address, several or none
+    """Returns validated addresses; raises BadParameter, which says what to write."""
+    if not isinstance(given, str):
+        return given and [checked(each) for each in given]
     try:
-        return Address.parse(text).target
+        return Address.parse(given).target
     except AddressInvalid as error:
         raise typer.BadParameter(str(error)) from None
-
-
-def checked_if_given(text: str | None) -> str | None:
-    """Returns a validated address, or None for none."""
-    return None if text is None else checked(text)
-
-
-def all_checked(texts: list[str]) -> list[str]:
-    """Returns validated addresses."""
-    return [checked(text) for text in texts]
 
 
 def user_path(text: str) -> Path:

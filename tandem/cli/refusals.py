@@ -1,7 +1,5 @@
 """Prints named errors with the variable or option that fixes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar

@@ -5,14 +5,9 @@ from pathlib import Path
 from typing import Final
 
 from tandem.cli.options import user_path
-from tandem.client import NewContent, RegionContent
+from tandem.client import NewContent
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.readable_records import (
-    OnError,
-    SkippedRecords,
-    check_captions_sendable,
-    readable_records,
-)
+from tandem.corpus.readable_records import OnError, SkippedRecords, records_read
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
 from tandem.corpus.regions.region_layouts import open_regions
@@ -49,11 +44,4 @@ def with_regions(
 
     A record without them stops the work, or is counted in `skipped`.
     """
-    found: list[RegionContent] = []
-
-    def check(record: Record) -> None:
-        check_captions_sendable(record)
-        found[:] = [regions.content(record)]
-
-    for record in readable_records(records, check, on_error, skipped):
-        yield record, found[0]
+    yield from records_read(records, regions.content, on_error, skipped)

@@ -1,7 +1,5 @@
 """`tandem index describe`, `tune`, `rebuild` and `advise`: asks shards for their indexes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -10,7 +8,7 @@ import grpc
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from tandem.cli.options import all_checked, checked
+from tandem.cli.options import checked
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork
@@ -28,7 +26,7 @@ ADDRESSES = Annotated[
         "--shard-address",
         help="host:port of a shard's index_svc; repeat for each shard",
         envvar="TANDEM_SHARD_ADDRESSES",
-        callback=all_checked,
+        callback=checked,
     ),
 ]
 DEFAULT_ADDRESSES = ["127.0.0.1:7420", "127.0.0.1:7421"]

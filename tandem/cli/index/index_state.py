@@ -1,7 +1,5 @@
 """`tandem index list` and `show`: print what the orchestrator says of indexes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

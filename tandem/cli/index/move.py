@@ -1,7 +1,5 @@
 """`tandem move`: moves all items to other shards while they are searched."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 from collections.abc import Sequence
@@ -11,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli.options import all_checked
+from tandem.cli.options import checked
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
@@ -27,7 +25,7 @@ def move(
         typer.Option(
             "--from",
             help="host:port of an index_svc whose items move; repeat in the shards' order",
-            callback=all_checked,
+            callback=checked,
         ),
     ],
     targets: Annotated[
@@ -35,7 +33,7 @@ def move(
         typer.Option(
             "--to",
             help="host:port of an empty index_svc that takes them; repeat in the shards' order",
-            callback=all_checked,
+            callback=checked,
         ),
     ] = [],  # noqa: B006 (Typer copies it)
     rerankers: Annotated[
@@ -43,7 +41,7 @@ def move(
         typer.Option(
             "--rerank-address",
             help="host:port of the rerank_svc of a target; repeat in the shards' order",
-            callback=all_checked,
+            callback=checked,
         ),
     ] = [],  # noqa: B006
     shard_map_file: Annotated[

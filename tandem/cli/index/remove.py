@@ -1,7 +1,5 @@
 """`tandem remove` and `tandem index drop`: delete items, or a whole index."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Annotated
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart
 from tandem.contract.content import TruncationPolicy
-from tandem.lab.evaluation.gallery_digest import GalleryDigest
+from tandem.lab.evaluation.gallery import GalleryDigest
 from tandem.lab.evaluation.reports.checkpoint_origin import trained_names
 from tandem.lab.zoo.checkpoint import ZooCheckpoint, is_zoo_checkpoint, load_zoo_checkpoint
 from tandem.model_io.repository.precision import Precision

@@ -1,11 +1,8 @@
 """Computes neighbours of corpora for commands. It imports torch, so import it late."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from tandem.cli.models.any_checkpoint import (
     check_embeds,
@@ -15,12 +12,11 @@ from tandem.cli.models.any_checkpoint import (
     texts_of,
     trained_on,
 )
-from tandem.cli.neighbours.neighbour_gallery import CorpusPart, neighbour_gallery
+from tandem.cli.neighbours.neighbour_gallery import BuildOptions, neighbour_gallery
 from tandem.cli.terminal.progress import LongWork, query_progress
 from tandem.corpus.readable_records import ModelCheck, RecordCheck, SkippedRecords
 from tandem.corpus.records import Record
-from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery
-from tandem.lab.evaluation.gallery_digest import gallery_digest
+from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, gallery_digest
 from tandem.lab.evaluation.offline import OfflineGallery
 from tandem.lab.neighbours.lists.corpus_neighbours import (
     CorpusNeighbours,
@@ -28,7 +24,6 @@ from tandem.lab.neighbours.lists.corpus_neighbours import (
     check_depth,
 )
 from tandem.lab.neighbours.lists.gallery_neighbours import (
-    check_pool,
     corpus_digest,
     embedded_neighbours,
     over_pools,
@@ -41,40 +36,29 @@ from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
 class NeighbourBuild:
     """Makes galleries, and computes their neighbours by one checkpoint or two."""
 
-    def __init__(
-        self,
-        folder: Path | None,
-        retriever: Path | None,
-        precision: Precision,
-        k: int,
-        pool_size: int,
-        skipped: SkippedRecords,
-        *,
-        regions: Path | None = None,
-    ) -> None:
-        """Loads the checkpoints; reads `regions` instead of pixels if that file is given.
+    def __init__(self, asked: BuildOptions, skipped: SkippedRecords) -> None:
+        """Loads the checkpoints; reads regions instead of pixels if their file is given.
 
         Raises ValueError for a folder that is not a checkpoint, where nothing embeds, for pools of
         a model without a cross-encoder, and for a model of regions without their file.
         """
-        folder = folder or default_checkpoint()
+        self._asked, self._skipped = asked, skipped
+        self._precision = asked.precision or Precision.FP32
+        folder, retriever = asked.checkpoint or default_checkpoint(), asked.retriever
         self._loaded = load_any_checkpoint(folder)
         self._finder = load_any_checkpoint(retriever) if retriever else None
         check_embeds(retriever or folder, self._finder or self._loaded)
-        if pool_size and not self._loaded.model.config.has_cross_encoder:
+        if asked.rerank_k and not self._loaded.model.config.has_cross_encoder:
             raise ValueError(f"{folder} has no cross-encoder to score pools: leave out --rerank-k")
-        self._regions = RegionFile(regions) if regions else None
+        self._regions = RegionFile(asked.regions) if asked.regions else None
         for name, each in ((folder, self._loaded), (retriever, self._finder)):
-            if each and each.model.config.image_source == "regions" and not regions:
+            if each and each.model.config.image_source == "regions" and not asked.regions:
                 raise ValueError(
                     f"{name} reads a detector's regions, not pixels: give --regions FILE, which "
                     "tandem regions writes"
                 )
-        self._precision = precision
-        self._k, self._pool_size = k, pool_size
-        self._skipped = skipped
 
-    def gallery(self, records: Iterable[Record], language: str | None, captions: int) -> Gallery:
+    def gallery(self, records: Iterable[Record]) -> Gallery:
         """Returns the records whose chosen captions the model can read, as one gallery.
 
         Raises ValueError where none is left, and for records without a shared language.
@@ -83,30 +67,33 @@ class NeighbourBuild:
         check: RecordCheck = ModelCheck(rules.size, texts, fit=rules.fit)
         if self._regions:
             check = RegionCheck(self._regions, texts)
-        gallery = neighbour_gallery(records, language, captions, check, self._skipped)
+        asked = self._asked
+        gallery = neighbour_gallery(records, asked.language, asked.captions, check, self._skipped)
         return replace(gallery, content_of=self._region_bytes) if self._regions else gallery
 
     def _region_bytes(self, record: Record) -> bytes:
         assert self._regions is not None, "a gallery of regions alone calls it"
         return self._regions.vectors(record.record_id).numpy().tobytes()
 
-    def trained_names(
-        self, gallery: Gallery, part: CorpusPart, *, allows_trained: bool
-    ) -> Sequence[str]:
+    def trained_names(self, gallery: Gallery) -> Sequence[str]:
         """Returns the gallery's pictures that a checkpoint is known to have been trained on.
 
-        Raises ValueError if there are any, unless `allows_trained`: a model's similarities of its
+        Raises ValueError if there are any, unless they are allowed: a model's similarities of its
         own training pictures are better than those of any others, which the lists are used on.
         """
         loaded = [self._loaded, *([self._finder] if self._finder else [])]
         otherwise = "build lists of others: another --split, or of scenes another --seed"
         digest = gallery_digest([gallery], reads_pictures=self._regions is None)
-        return trained_on(loaded, digest, part, otherwise, allows_trained=allows_trained) or ()
+        allows = self._asked.allow_trained
+        part = self._asked.part
+        return trained_on(loaded, digest, part, otherwise, allows_trained=allows) or ()
 
-    def neighbours(self, gallery: Gallery, part: CorpusPart) -> CorpusNeighbours:
+    def neighbours(self, gallery: Gallery) -> CorpusNeighbours:
         """Returns the neighbours of each item; raises ValueError for fewer than k items."""
-        check_depth(self._k, len(gallery.records), len(gallery.pairs))  # before it takes long
-        check_pool(self._pool_size, self._k)
+        part, depth, pool_size = self._asked.part, self._asked.k, self._asked.rerank_k
+        check_depth(depth, len(gallery.records), len(gallery.pairs))  # before it takes long
+        if pool_size > depth:  # from which it is taken
+            raise ValueError(f"a pool of {pool_size} exceeds lists of {depth}; take a larger k")
         source = NeighbourSource(
             fingerprint_of(self._finder or self._loaded, self._precision),
             part.corpus,
@@ -124,12 +111,12 @@ class NeighbourBuild:
             if self._finder:
                 finding = in_precision(self._finder, self._precision)
                 finder = OfflineGallery(finding, gallery, tokens)
-        near = embedded_neighbours(finder or encoded, gallery, source, self._k)
-        if not self._pool_size:
+        near = embedded_neighbours(finder or encoded, gallery, source, depth)
+        if not pool_size:
             return near
         with query_progress(totals) as show:
             pools = {
-                name: encoded.score(target, self._pool_size, partial(show, name), finder)
+                name: encoded.score(target, pool_size, partial(show, name), finder)
                 for name, target in DIRECTIONS.items()
             }
-        return over_pools(near, gallery, pools, self._pool_size)
+        return over_pools(near, gallery, pools, pool_size)

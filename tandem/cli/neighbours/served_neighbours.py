@@ -1,13 +1,11 @@
 """Computes neighbours of a corpus by the model of a running system, which embeds its contents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 import numpy as np
 
-from tandem.cli.neighbours.neighbour_gallery import CorpusPart, neighbour_gallery
+from tandem.cli.neighbours.neighbour_gallery import BuildOptions, neighbour_gallery
 from tandem.cli.refusals import described
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
@@ -38,26 +36,29 @@ _CALL_BYTES = 8 * 2**20
 class ServedNeighbourBuild:
     """Makes galleries, and computes their neighbours by the services at one address."""
 
-    def __init__(self, address: str, k: int, skipped: SkippedRecords) -> None:
+    def __init__(self, asked: BuildOptions, skipped: SkippedRecords) -> None:
         """Sends nothing yet."""
-        self._address, self._k, self._skipped = address, k, skipped
+        self._asked, self._skipped = asked, skipped
 
-    def gallery(self, records: Iterable[Record], language: str | None, captions: int) -> Gallery:
+    def gallery(self, records: Iterable[Record]) -> Gallery:
         """Returns the records whose pictures and captions are there; the server checks the rest."""
-        return neighbour_gallery(records, language, captions, check_picture_there, self._skipped)
+        language, count = self._asked.language, self._asked.captions
+        return neighbour_gallery(records, language, count, check_picture_there, self._skipped)
 
-    def neighbours(self, gallery: Gallery, part: CorpusPart) -> CorpusNeighbours:
+    def neighbours(self, gallery: Gallery) -> CorpusNeighbours:
         """Returns the neighbours of each item.
 
         Raises ValueError for fewer than k items, for a content that the server refuses, and for a
         model that changes meanwhile, and the TandemError of a call that fails.
         """
-        check_depth(self._k, len(gallery.records), len(gallery.pairs))  # before it takes long
+        part, address = self._asked.part, self._asked.address
+        assert address is not None, "it is what asks for a server's model"
+        check_depth(self._asked.k, len(gallery.records), len(gallery.pairs))  # before it takes long
         access = Access.from_environment()
-        remote = Remote(self._address, _TIMEOUT_SECONDS, access, DEFAULT_RETRIES)
+        remote = Remote(address, _TIMEOUT_SECONDS, access, DEFAULT_RETRIES)
         with LongWork(often_short=True) as work, closing(remote):
             work.show("embed the corpus", 0)
-            embedder = _Embedder(remote, self._address)
+            embedder = _Embedder(remote, address)
             records = gallery.records
             pictures_ID = embedder.embeddings(
                 [each.record_id for each in records], map(gallery.content_of, records)
@@ -76,7 +77,7 @@ class ServedNeighbourBuild:
             pictures_ID,
             texts_TD,
             [number for number, (_, captions) in enumerate(gallery.chosen) for _ in captions],
-            self._k,
+            self._asked.k,
         )
 
 

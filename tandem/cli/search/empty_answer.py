@@ -1,7 +1,5 @@
 """Explains why a search found nothing."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`tandem search --save`: writes the found items as files named after their ids."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

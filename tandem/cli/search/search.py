@@ -177,7 +177,12 @@ def _search_one(
     output: SearchOutput,
 ) -> None:
     """Searches once, and shows the requested pages, and whether there are more."""
-    query, index = _query(parts), call.index
+    index = call.index
+    match parts:  # A content alone needs no weight.
+        case [QueryPart(str() | bytes() as content, 1.0)]:
+            query: Query = content
+        case _:
+            query = parts
     words = " ".join(call.text) if call.text else None
     if call.stream:
         for result in client.search_stream(query, index_id=index, **options):
@@ -222,15 +227,6 @@ def _search_each(
                 why = why_empty(client, text, index, options, outcome)
                 output.show(outcome, text, why_empty=why)
     return is_whole
-
-
-def _query(parts: list[QueryPart]) -> Query:
-    """Returns the weighted parts, or the only content."""
-    match parts:
-        case [QueryPart(str() | bytes() as content, 1.0)]:
-            return content
-        case _:
-            return parts
 
 
 def _bounded_bytes(path: Path, what: str) -> bytes:

@@ -1,7 +1,5 @@
 """Prints answers as tables or as one JSON object, and saves files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Prints an answer for people: items, degradations and times."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tandem.cli.terminal.console import aligned, errors, one_line, out
 from tandem.client import (
@@ -83,8 +83,13 @@ def _print_for_developers(result: SearchResult) -> None:
             f"by neighbours {neighbours.scored_count} ({neighbours.stop.lower()}), "
             f"model {neighbours.neighbour_model or 'none'}"
         )
-    for line in _retrieval_lines(result):
-        out.print(line)
+    for retrieval in result.retrievals:
+        path = retrieval.path
+        modality = f", {retrieval.modality.value}s" if retrieval.modality else ""
+        items = f"{retrieval.item_count:,} items"
+        if path.matching_count is not None:
+            items = f"{path.matching_count:,} of {items} match"
+        out.print(one_line(f"shard {retrieval.shard_number}{modality}: {items}; {_way(path)}"))
 
 
 def warnings(result: SearchResult) -> list[str]:
@@ -202,16 +207,6 @@ def _written(value: AttributeValue) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "|".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _retrieval_lines(result: SearchResult) -> Iterator[str]:
-    for retrieval in result.retrievals:
-        path = retrieval.path
-        modality = f", {retrieval.modality.value}s" if retrieval.modality else ""
-        items = f"{retrieval.item_count:,} items"
-        if path.matching_count is not None:
-            items = f"{path.matching_count:,} of {items} match"
-        yield one_line(f"shard {retrieval.shard_number}{modality}: {items}; {_way(path)}")
 
 
 def _way(path: SearchPath) -> str:

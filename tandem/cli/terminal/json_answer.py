@@ -1,7 +1,5 @@
 """`--json`: prints what a command found as one JSON object, by the names of its fields."""
 
-from __future__ import annotations
-
 import enum
 import functools
 import inspect

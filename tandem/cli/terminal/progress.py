@@ -1,7 +1,5 @@
 """Shows the progress of long work on stderr: bars on a terminal, otherwise lines."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
