@@ -1,4 +1,4 @@
-"""Defines what `tandem neighbours build` is asked for, and chooses the records that it reads."""
+"""Defines the options of `tandem neighbours build`, and chooses the records that it reads."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
