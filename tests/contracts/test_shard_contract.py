@@ -40,6 +40,7 @@ from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import Shard
 from tandem.v1.index_service_pb2_grpc import add_IndexServiceServicer_to_server
 from tests.support.chassis.served import served
+from tests.support.engines.contract_record import DIFFERS
 from tests.support.engines.milvus_shard import damage_object, milvus_shard
 from tests.support.engines.postgres import is_installed, shared_postgres
 from tests.support.item_store.made_items import (
@@ -316,7 +317,7 @@ async def test_a_filter_finds_what_it_holds_of(shard: Shard) -> None:
 
 
 async def test_words_find_items_with_a_similarity_to_each_embedding(
-    shard: Shard, kind: Kind
+    shard: Shard, kind: Kind, record_property: Callable[[str, str], None]
 ) -> None:
     """An engine without words says so in its answer."""
     tea = replace(text_item("a", 1), content=TextContent("a cup of tea"))
@@ -329,6 +330,7 @@ async def test_words_find_items_with_a_similarity_to_each_embedding(
     words = answer.keyword_found
     assert words is not None
     if not kind.finds_words:
+        record_property(DIFFERS, "no: the answer says so")
         assert (words.state, list(words.hits)) == (KeywordState.DISABLED, [])
         return
     assert words.state is KeywordState.SEARCHED
@@ -370,9 +372,11 @@ async def test_a_read_ends_where_its_bytes_end_and_after_one_item_at_least(shard
 
 
 async def test_a_damaged_item_is_refused_by_name_and_keeps_no_other_from_being_found(
-    kind: Kind, tmp_path: Path
+    kind: Kind, tmp_path: Path, record_property: Callable[[str, str], None]
 ) -> None:
     """Another write repairs it."""
+    if kind.finds_damaged:
+        record_property(DIFFERS, "yes, and a search still finds it")
     folder = tmp_path / "shard"
     async with kind.open(folder) as shard:
         await store(shard, *(text_item(item_id, 1) for item_id in "abc"))
@@ -488,7 +492,7 @@ async def test_a_repeated_write_gets_the_first_answer(shard: Shard) -> None:
 async def test_a_search_sees_the_sequence_that_it_asks_for(shard: Shard, kind: Kind) -> None:
     """It waits for a later write, and names a sequence that does not come before its deadline."""
     if not kind.counts_changes:
-        pytest.skip("a sequence of this engine is a time, which comes without a write")
+        pytest.skip("a sequence is a time, which comes without a write")
     await store(shard, text_item("a", 1))
     waiting = asyncio.create_task(shard.search(query(minimum_sequence=2), soon()))
     await asyncio.sleep(0.05)
@@ -521,17 +525,15 @@ async def test_neighbours_are_those_of_each_node(shard: Shard) -> None:
     assert own.similarities[:, 0] == pytest.approx(products.max(axis=1), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", READS)
-async def test_an_unknown_index_is_not_found(shard: Shard, name: str) -> None:
-    with pytest.raises(errors.IndexNotFound) as caught:
-        await READS[name](shard, "nowhere")
-    assert caught.value.metadata == {"index_id": "nowhere"}
-
-
-@pytest.mark.parametrize("name", ["delete_index", "list_item_ids", "describe_index"])
-async def test_an_index_id_without_a_record_is_checked_too(shard: Shard, name: str) -> None:
-    with pytest.raises(errors.IndexIdInvalid):
-        await READS[name](shard, "Not An Id")
+async def test_an_unknown_index_is_not_found(shard: Shard) -> None:
+    """By any call; an id outside a record is checked too."""
+    for name, call in READS.items():
+        with pytest.raises(errors.IndexNotFound) as caught:
+            await call(shard, "nowhere")
+        assert caught.value.metadata == {"index_id": "nowhere"}, name
+    for name in ("delete_index", "list_item_ids", "describe_index"):
+        with pytest.raises(errors.IndexIdInvalid):
+            await READS[name](shard, "Not An Id")
 
 
 async def test_another_model_is_refused_by_name(shard: Shard) -> None:
@@ -568,23 +570,3 @@ async def test_no_time_left_is_deadline_exceeded(shard: Shard) -> None:
 
     with pytest.raises(errors.DeadlineExceeded):
         await shard.search(query(minimum_sequence=2), Deadline.after(0.0))
-
-
-def test_the_page_says_what_each_kind_promises() -> None:
-    """A promise that a kind does not keep is a "no" in its column, and no other is."""
-    lines = (Path(__file__).parents[2] / "docs" / "engines.md").read_text().splitlines()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
-    [head] = [row for row in rows if row[0] == "promise"]
-    said = {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows if len(row) == 4}
-    for column, name in (("lmdb", "here"), ("pgvector", "pgvector"), ("milvus", "milvus")):
-        if (kind := SHARDS.get(name)) is None:
-            continue
-        promises = {
-            "a sequence counts changes, and a search waits for one that is to come": (
-                kind.counts_changes
-            ),
-            "a search does not find an item whose record is damaged": not kind.finds_damaged,
-            "words find items": kind.finds_words,
-        }
-        for promise, is_kept in promises.items():
-            assert said[promise][column].startswith("yes" if is_kept else "no: "), (promise, name)

@@ -1,7 +1,9 @@
-"""What docs/engines.md says of faults is tried by the tests that it names."""
+"""What docs/engines.md says is what tests have shown."""
 
 import re
 from pathlib import Path
+
+from tests.support.engines.contract_record import COLUMNS, kept_record, page_part, part_of_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,3 +18,16 @@ def test_each_fault_names_tests_that_there_are() -> None:
 
     assert len(rows) > 5
     assert named - there == set()
+
+
+def test_the_promises_are_those_of_the_last_run_of_the_contract() -> None:
+    """`make test-engines` writes both; a new test of the contract needs it."""
+    record = kept_record()
+    source = (ROOT / "tests" / "contracts" / "test_shard_contract.py").read_text()
+
+    assert page_part() == part_of_page(record)
+    assert record.keys() == set(re.findall(r"^async def (test_\w+)", source, re.MULTILINE))
+    kinds = {kind for each in COLUMNS.values() for kind in each}
+    assert all(outcomes.keys() == kinds for outcomes in record.values())
+    changed = record | {"test_words": dict.fromkeys(kinds, "no")}  # the positive control
+    assert part_of_page(changed) != page_part()
