@@ -247,12 +247,12 @@ async def test_a_search_reads_a_standby_and_waits_for_the_sequence_of_its_token(
     postgres: Postgres,
 ) -> None:
     """Replay is halted, so that the standby lacks a write, and later an index, of the primary."""
-    standby = postgres.standby("standby")
-    standby.start()
     replays = "SELECT pg_wal_replay_{}()"
-    settings = settings_of(postgres, engine_namespace="read", engine_read_url=standby.url())
     async with opened(settings_of(postgres, engine_namespace="read")) as primary:
         sequence = await store(primary, text_item("a", 1))
+        standby = postgres.standby("standby")
+        standby.start()
+        settings = settings_of(postgres, engine_namespace="read", engine_read_url=standby.url())
         try:
             async with opened(settings) as shard:
                 asked = replace(query(), minimum_sequence=sequence)
