@@ -71,22 +71,16 @@ class Session:
     ) -> list[Row]:
         """Returns the rows of a statement, after the parts are filled in, too.
 
-        One that is not prepared is planned for its values.
+        One that is not prepared is planned for its values; without values it may be several.
         """
-        found = await self.connection.execute(
-            self._filled(statement, index_id, parts), values, binary=True, prepare=is_prepared
-        )
-        return await found.fetchall()
-
-    async def execute(self, statement: str, index_id: str = "", **parts: object) -> None:
-        """Executes statements that have no rows."""
-        await self.connection.execute(self._filled(statement, index_id, parts), prepare=False)
-
-    def _filled(self, statement: str, index_id: str, parts: Mapping[str, object]) -> bytes:
         # Ids are longer than names may be.
         digest = hashlib.blake2b(index_id.encode(), digest_size=12).hexdigest()
         items = f"{self._names['schema']}.items_{digest}"
-        return statement.format(items=items, **self._names, **parts).encode()
+        filled = statement.format(items=items, **self._names, **parts).encode()
+        found = await self.connection.execute(
+            filled, values or None, binary=bool(values), prepare=is_prepared
+        )
+        return await found.fetchall() if found.description else []
 
 
 class Connections:

@@ -134,7 +134,7 @@ async def make(number: int, count: int, session: Session) -> None:
     Raises StoreRefused for tables that are gone, or of another shard or version.
     """
     async with session.connection.transaction():
-        await session.execute(_LOCK)
+        await session.rows(_LOCK)
         [(is_there, was_there)] = await session.rows(_THERE)
         if not is_there:
             [(encoding, pgvector)] = await session.rows(_DATABASE)
@@ -147,7 +147,7 @@ async def make(number: int, count: int, session: Session) -> None:
                 raise StoreRefused(f"the database's encoding is {encoding}: make one with UTF8")
             if pgvector and tuple(map(int, pgvector.split(".")[:2])) < (0, 8):
                 raise StoreRefused(f"pgvector is of version {pgvector}: update it to 0.8 or later")
-            await session.execute(_TABLES, version=SCHEMA_VERSION, number=number, count=count)
+            await session.rows(_TABLES, version=SCHEMA_VERSION, number=number, count=count)
     version, *place = await check(session)
     if version != SCHEMA_VERSION:
         raise StoreRefused(

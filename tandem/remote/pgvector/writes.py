@@ -90,7 +90,7 @@ async def dropped(index_id: str, session: Session) -> Deleted:
         rows = await session.rows(_DROP, [index_id])
         if not rows:
             raise IndexNotFound(index_id=index_id)
-        await session.execute("DROP TABLE {items}", index_id)
+        await session.rows("DROP TABLE {items}", index_id=index_id)
         change = {"index_id": index_id, "item_ids": [""]}
         return Deleted(rows[0][0], await _finished(change, session))
 
@@ -143,7 +143,7 @@ async def _create(write: Upsert, dimension: int, session: Session) -> None:
     if count >= MAX_INDEX_COUNT:
         raise StoreFull(why=f"it has {count:,} indexes", advice="delete one that is not needed")
     if await session.rows(_NEW_INDEX, [write.index_id, write.fingerprint, dimension]):
-        await session.execute(ITEMS, write.index_id, dimension=dimension)
+        await session.rows(ITEMS, index_id=write.index_id, dimension=dimension)
 
 
 async def _upserted(write: Upsert, session: Session) -> Sequence[Row]:
