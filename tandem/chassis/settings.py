@@ -85,7 +85,7 @@ def load(
     types = typing.get_type_hints(settings_class)
     values: dict[str, Any] = {}
     faults: list[str] = []
-    for field in _fields(settings_class):
+    for field in dataclasses.fields(settings_class):  # type: ignore[arg-type]
         variable = prefix + field.name.upper()
         text = environ.get(variable)
         if text is None:
@@ -109,7 +109,7 @@ def table(settings_class: type[Any], prefix: str) -> str:
     """Returns the settings as a Markdown table: variable, type, default, meaning."""
     types = typing.get_type_hints(settings_class)
     rows = ["| variable | type | default | meaning |", "| --- | --- | --- | --- |"]
-    for field in _fields(settings_class):
+    for field in dataclasses.fields(settings_class):
         default = "must be set" if field.default is _MISSING else _format(field.default)
         variable = prefix + field.name.upper()
         rows.append(
@@ -136,14 +136,10 @@ def _range_faults(field: dataclasses.Field[Any], variable: str, value: object) -
     return [] if within.contains(value) else [f"{variable} must be {within.words}; it is {value}"]
 
 
-def _fields(settings_class: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(settings_class)
-
-
 def _unknown_variables(
     settings_class: type[Any], prefix: str, environ: Mapping[str, str]
 ) -> list[str]:
-    known = [prefix + field.name.upper() for field in _fields(settings_class)]
+    known = [prefix + field.name.upper() for field in dataclasses.fields(settings_class)]
     faults = []
     for variable in sorted(environ):
         if variable.startswith(prefix) and variable not in known:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import grpc
 
@@ -105,7 +105,7 @@ def open_channel(address: str, identity: Identity | None = None) -> grpc.aio.Cha
         credentials = channel_credentials(certificates)
         return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
-    return RotatingChannel(Rotation(identity), open_with)
+    return cast("grpc.aio.Channel", RotatingChannel(Rotation(identity), open_with))
 
 
 async def call(

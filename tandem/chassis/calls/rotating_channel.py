@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 import grpc
@@ -15,8 +14,8 @@ from tandem.chassis.tls import Certificates, Rotation
 _GRACE_SECONDS = 60.0
 
 
-class RotatingChannel(grpc.aio.Channel):
-    """Opens a new channel when the certificates have changed."""
+class RotatingChannel:
+    """Has what stubs use of `grpc.aio.Channel`; opens another when certificates have changed."""
 
     def __init__(
         self, rotation: Rotation, open_with: Callable[[Certificates], grpc.aio.Channel]
@@ -44,25 +43,9 @@ class RotatingChannel(grpc.aio.Channel):
         """As grpc.aio.Channel's."""
         return self._method("unary_stream", arguments, options)
 
-    def stream_unary(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        """As grpc.aio.Channel's."""
-        return self._method("stream_unary", arguments, options)
-
     def stream_stream(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         """As grpc.aio.Channel's."""
         return self._method("stream_stream", arguments, options)
-
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """As grpc.aio.Channel's, of the channel for the next call."""
-        return self._channel.get_state(try_to_connect)
-
-    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """As grpc.aio.Channel's, of the channel for the next call."""
-        await self._channel.wait_for_state_change(last_observed_state)
-
-    async def channel_ready(self) -> None:
-        """As grpc.aio.Channel's, of the channel for the next call."""
-        await self._channel.channel_ready()
 
     async def close(self, grace: float | None = None) -> None:
         """Closes this channel, and the earlier ones that may have calls in flight."""
@@ -74,12 +57,7 @@ class RotatingChannel(grpc.aio.Channel):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
     def _method(

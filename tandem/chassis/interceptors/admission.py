@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, aclosing, contextmanager
-from functools import partial
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import grpc
 from google.protobuf.message import Message
 
 from tandem.chassis.capacity.admission import Admission
 from tandem.chassis.capacity.places import Places
-from tandem.chassis.interceptors.handlers import (
-    HandlerInterceptor,
-    behavior,
-    method_of,
-    with_behavior,
-)
+from tandem.chassis.interceptors.handlers import AroundInterceptor, Passed, method_of, nothing
 from tandem.chassis.interceptors.peer import caller_key
 from tandem.chassis.interceptors.reading import request_byte_count
 from tandem.errors import DeadlineExceeded
 
 
-class AdmissionInterceptor(HandlerInterceptor):
+class AdmissionInterceptor(AroundInterceptor):
     """Admits calls within the limits.
 
     A call past them is refused. A message of a stream waits for room, and gRPC's flow control slows
@@ -36,53 +29,25 @@ class AdmissionInterceptor(HandlerInterceptor):
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
 
-    def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-        """Returns `handler` with admission of its requests or stream messages."""
-        serve = behavior(handler)
-        held: Callable[..., AbstractContextManager[tuple[Any, Callable[[], None]]]] = (
-            self._stream if handler.request_streaming else partial(self._call, method_of(path))
-        )
-
-        async def answer(sent: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            with held(context, sent) as (admitted, _):
-                return await serve(admitted, context)
-
-        async def stream(
-            sent: Any,  # noqa: ANN401
-            context: grpc.aio.ServicerContext,
-        ) -> AsyncIterator[Any]:
-            with held(context, sent) as (admitted, note_answer):
-                async with aclosing(serve(admitted, context)) as responses:
-                    async for response in responses:
-                        note_answer()
-                        yield response
-
-        return with_behavior(handler, stream if handler.response_streaming else answer)
-
     @contextmanager
-    def _call(
-        self, method: str, context: grpc.aio.ServicerContext, request: Message
-    ) -> Iterator[tuple[Message, Callable[[], None]]]:
-        count = self._admission.limits.weight(method, request)
-        with self._admission.call(caller_key(context), count, request_byte_count()):
-            yield request, _nothing
-
-    @contextmanager
-    def _stream(
-        self, context: grpc.aio.ServicerContext, requests: AsyncIterator[Message]
-    ) -> Iterator[tuple[AsyncIterator[Message], Callable[[], None]]]:
-        caller, watch = caller_key(context), _StreamWatch(self._admission.limits.max_idle_seconds)
+    def around(
+        self, path: str, sent: Message | AsyncIterator[Message], context: grpc.aio.ServicerContext
+    ) -> Iterator[Passed]:
+        """Holds the places of a call while it runs, or of a stream and its unanswered messages."""
+        caller, limits = caller_key(context), self._admission.limits
+        if isinstance(sent, Message):
+            count = limits.weight(method_of(path), sent)
+            with self._admission.call(caller, count, request_byte_count()):
+                yield sent, nothing
+            return
+        watch = _StreamWatch(limits.max_idle_seconds)
         messages = _StreamMessages(self._admission.messages, caller, watch)
         with self._admission.stream(caller):
             try:
                 with watch.watching():
-                    yield messages.read(requests), messages.note_answer
+                    yield messages.read(sent), messages.note_answer
             finally:
                 messages.end()
-
-
-def _nothing() -> None:
-    """Notes no answer of a call with one request."""
 
 
 class _StreamMessages:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from tandem.chassis.access.callers import bind_asking_caller, current_caller
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.access.headers import AUTHORIZATION_KEY, current_headers, fault_of_headers
-from tandem.chassis.interceptors.handlers import (
-    AroundInterceptor,
-    HandlerInterceptor,
-    behavior,
-    with_behavior,
-)
+from tandem.chassis.interceptors.handlers import AroundInterceptor, Passed, nothing
 from tandem.chassis.interceptors.peer import certificate_names, peer_host
 from tandem.chassis.interceptors.probe_calls import ProbeCalls
 from tandem.chassis.telemetry.log import get_logger
@@ -40,15 +37,12 @@ class AuthInterceptor(AroundInterceptor):
         self._probes = probes
 
     @contextmanager
-    def around(self, path: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
+    def around(
+        self, path: str, sent: object, context: grpc.aio.ServicerContext
+    ) -> Iterator[Passed]:
         """Serves an authorised caller, with the caller set; raises for any other."""
         if (fault := fault_of_headers()) is not None:
             raise fault
-        self._let_in(path, context)
-        yield
-
-    def _let_in(self, path: str, context: grpc.aio.ServicerContext) -> None:
-        """Sets the caller; raises if it is not authorised."""
         if not self._guard.is_open:
             access = self._guard.access_of(path)
             _check_name(self._guard.peer_names, context)
@@ -57,9 +51,10 @@ class AuthInterceptor(AroundInterceptor):
                 self._probes.note_known(context)
         is_internal = self._guard.access.get(path) is AccessRule.INTERNAL
         bind_asking_caller(peer_host(context), is_internal=is_internal)
+        yield sent, nothing
 
 
-class MessageAuthInterceptor(HandlerInterceptor):
+class MessageAuthInterceptor(AroundInterceptor):
     """Checks each message's index and quota; runs inside AuthInterceptor.
 
     A stream's caller is checked again with each of its messages and answers: its token may have
@@ -71,63 +66,46 @@ class MessageAuthInterceptor(HandlerInterceptor):
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns `handler`, which gets only messages that its caller may send."""
-        access = self._guard.access.get(path)
-        if self._guard.tokens is None or access is AccessRule.INTERNAL:
-            return handler
-        inner = behavior(handler)
+        is_internal = self._guard.access.get(path) is AccessRule.INTERNAL
+        return handler if self._guard.tokens is None or is_internal else super().wrap(path, handler)
 
-        def let_in_again(index_ids: Iterable[str] = ()) -> None:
-            authorization = current_headers().get(AUTHORIZATION_KEY, "")
-            self._guard.let_in(self._guard.access_of(path), authorization)
-            if (caller := current_caller()) is not None:
-                for index_id in index_ids:
-                    caller.check_index(index_id)
+    @contextmanager
+    def around(
+        self, path: str, sent: Message | AsyncIterator[Message], context: grpc.aio.ServicerContext
+    ) -> Iterator[Passed]:
+        """Checks a message now, and those of a stream as they come."""
+        if isinstance(sent, Message):
+            self._check(sent, path)
+            yield sent, partial(self._let_in_again, path, tuple(_index_ids(sent)))
+        else:
+            yield self._each_checked(sent, path), partial(self._let_in_again, path)
 
-        async def each_checked(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
-            async for message in messages:
-                let_in_again()
-                _check(message, path, access, may_owe=True)
-                yield message
+    async def _each_checked(
+        self, messages: AsyncIterator[Message], path: str
+    ) -> AsyncIterator[Any]:
+        async for message in messages:
+            self._let_in_again(path)
+            self._check(message, path, may_owe=True)
+            yield message
 
-        def checked(sent: Any) -> Any:  # noqa: ANN401
-            if handler.request_streaming:
-                return each_checked(sent)
-            _check(sent, path, access)
-            return sent
+    def _let_in_again(self, path: str, index_ids: Iterable[str] = ()) -> None:
+        authorization = current_headers().get(AUTHORIZATION_KEY, "")
+        self._guard.let_in(self._guard.access_of(path), authorization)
+        if (caller := current_caller()) is not None:
+            for index_id in index_ids:
+                caller.check_index(index_id)
 
-        async def answer(sent: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            return await inner(checked(sent), context)
-
-        async def stream(
-            sent: Any,  # noqa: ANN401
-            context: grpc.aio.ServicerContext,
-        ) -> AsyncIterator[Any]:
-            index_ids = () if handler.request_streaming else tuple(_index_ids(sent))
-            async with aclosing(inner(checked(sent), context)) as answers:
-                async for each in answers:
-                    let_in_again(index_ids)
-                    yield each
-
-        return with_behavior(handler, stream if handler.response_streaming else answer)
-
-
-def _check(
-    message: Any,  # noqa: ANN401
-    path: str,
-    access: AccessRule | None,
-    *,
-    may_owe: bool = False,
-) -> None:
-    caller = current_caller()
-    if caller is None:
-        raise Unauthenticated(why="it has no token")
-    index_ids = set(_index_ids(message))
-    if access is AccessRule.ADMIN:
-        log.info("audit", caller=caller.grant.name, method=path, index_ids=sorted(index_ids))
-        index_ids = index_ids or {"*"}  # one that names no index is of the whole shard
-    for index_id in index_ids:
-        caller.check_index(index_id)
-    caller.take_requests(_call_count(message), may_owe=may_owe)
+    def _check(self, message: Message, path: str, *, may_owe: bool = False) -> None:
+        caller = current_caller()
+        if caller is None:
+            raise Unauthenticated(why="it has no token")
+        index_ids = set(_index_ids(message))
+        if self._guard.access.get(path) is AccessRule.ADMIN:
+            log.info("audit", caller=caller.grant.name, method=path, index_ids=sorted(index_ids))
+            index_ids = index_ids or {"*"}  # one that names no index is of the whole shard
+        for index_id in index_ids:
+            caller.check_index(index_id)
+        caller.take_requests(_call_count(message), may_owe=may_owe)
 
 
 def _call_count(message: Any) -> int:  # noqa: ANN401

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import grpc
 
 from tandem.chassis.access.headers import current_headers
-from tandem.chassis.interceptors.handlers import AroundInterceptor, method_of
+from tandem.chassis.interceptors.handlers import AroundInterceptor, Passed, method_of, nothing
 from tandem.chassis.telemetry.request_id import REQUEST_ID_KEY, bind_request_id
 from tandem.chassis.telemetry.tracing import TRACEPARENT_KEY, TRACESTATE_KEY, tracing
 
@@ -20,7 +20,9 @@ class CarriedInterceptor(AroundInterceptor):
     """
 
     @contextmanager
-    def around(self, path: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
+    def around(
+        self, path: str, sent: object, context: grpc.aio.ServicerContext
+    ) -> Iterator[Passed]:
         """Serves the call within its trace."""
         headers = current_headers()
         request_id = bind_request_id(headers.get(REQUEST_ID_KEY))
@@ -32,4 +34,4 @@ class CarriedInterceptor(AroundInterceptor):
         }
         method = method_of(path)
         with tracing().serve(method, offered, {"rpc.system": "grpc", "rpc.method": method}):
-            yield
+            yield sent, nothing

@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 
 from tandem.chassis.access.headers import bind_headers
 
+Passed: TypeAlias = tuple[Any, Callable[[], object]]
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
 
 _UNOBSERVED = ("/grpc.health.", "/grpc.reflection.")
@@ -43,25 +44,33 @@ class AroundInterceptor(HandlerInterceptor):
 
     @abstractmethod
     def around(
-        self, path: str, context: grpc.aio.ServicerContext
-    ) -> AbstractContextManager[object]:
-        """Returns the context manager of one call of the method at `path`."""
+        self,
+        path: str,
+        sent: Any,  # noqa: ANN401 (a message, or an iterator of them)
+        context: grpc.aio.ServicerContext,
+    ) -> AbstractContextManager[Passed]:
+        """Returns the context manager of one call of the method at `path`.
+
+        It gives what the handler gets for what was `sent`, and what is called before each answer of
+        a stream.
+        """
 
     def wrap(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
         """Returns `handler` with `around` entered for as long as it runs."""
         inner = behavior(handler)
 
-        async def answer(request: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
-            with self.around(path, context):
-                return await inner(request, context)
+        async def answer(sent: Any, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
+            with self.around(path, sent, context) as (passed, _):
+                return await inner(passed, context)
 
         async def stream(
-            request: Any,  # noqa: ANN401
+            sent: Any,  # noqa: ANN401
             context: grpc.aio.ServicerContext,
         ) -> AsyncIterator[Any]:
-            with self.around(path, context):
-                async with aclosing(inner(request, context)) as responses:
+            with self.around(path, sent, context) as (passed, note_answer):
+                async with aclosing(inner(passed, context)) as responses:
                     async for response in responses:
+                        note_answer()
                         yield response
 
         return with_behavior(handler, stream if handler.response_streaming else answer)
@@ -93,6 +102,10 @@ class InterceptorChain(grpc.aio.ServerInterceptor):
         for interceptor in reversed(self._interceptors):
             handler = interceptor.wrapped(path, handler)
         return handler
+
+
+def nothing() -> None:
+    """Notes no answer."""
 
 
 def method_of(path: str) -> str:

@@ -11,7 +11,7 @@ import grpc
 
 from tandem.chassis.access.call_log import CallLog
 from tandem.chassis.calls.status import REASON_KEY
-from tandem.chassis.interceptors.handlers import AroundInterceptor, method_of
+from tandem.chassis.interceptors.handlers import AroundInterceptor, Passed, method_of, nothing
 from tandem.chassis.telemetry.metrics import REFUSALS, RPC_DURATION, RPC_INFLIGHT, kept_series
 from tandem.chassis.telemetry.tracing import exemplar
 
@@ -34,7 +34,9 @@ class ObservationInterceptor(AroundInterceptor):
         self._log = CallLog()
 
     @contextmanager
-    def around(self, path: str, context: grpc.aio.ServicerContext) -> Iterator[None]:
+    def around(
+        self, path: str, sent: object, context: grpc.aio.ServicerContext
+    ) -> Iterator[Passed]:
         """Observes the call when it ends; its answer is being sent by then."""
         start_time = time.perf_counter()
         # Read now: a stream whose caller has gone is closed after gRPC freed the call, and reading
@@ -43,7 +45,7 @@ class ObservationInterceptor(AroundInterceptor):
         fault: BaseException | None = None
         self._inflight.inc()
         try:
-            yield
+            yield sent, nothing
         except BaseException as error:
             fault = error
             raise

@@ -73,7 +73,7 @@ class ReadingInterceptor(HandlerInterceptor):
 
         async def sent(context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
             if handler.request_streaming:
-                return self._messages(context, parse)
+                return _messages(context.read, parse)
             return await self._one(context, parse)
 
         async def answer(_: object, context: grpc.aio.ServicerContext) -> Any:  # noqa: ANN401
@@ -99,7 +99,9 @@ class ReadingInterceptor(HandlerInterceptor):
         async def answers(_: object, context: grpc.aio.ServicerContext) -> AsyncIterator[Any]:
             async with self._probe_streams.held(context) as call:
                 if handler.request_streaming:
-                    request: Any = self._prompt_messages(context, parse)
+                    # Each has to come in time.
+                    read = partial(self._slow_probes.read, context, self._max_wait_seconds)
+                    request: Any = _messages(read, parse)
                 else:
                     request = await self._probe(context, parse)
                 async with aclosing(serve(request, context)) as responses:
@@ -146,25 +148,16 @@ class ReadingInterceptor(HandlerInterceptor):
             await self._admission.begin_call(caller)
             return await _only(await _read(context, self._max_wait_seconds), parse)
 
-    async def _prompt_messages(
-        self, context: grpc.aio.ServicerContext, parse: _Parse
-    ) -> AsyncIterator[Any]:
-        """Yields the requests of a stream that must send each one in time."""
-        seconds = self._max_wait_seconds
-        while (data := await self._slow_probes.read(context, seconds)) is not grpc.aio.EOF:
-            yield await parse(data)
-
     async def _probe(self, context: grpc.aio.ServicerContext, parse: _Parse) -> Any:  # noqa: ANN401
         return await _only(
             await self._slow_probes.read(context, self._max_probe_wait_seconds), parse
         )
 
-    async def _messages(
-        self, context: grpc.aio.ServicerContext, parse: _Parse
-    ) -> AsyncIterator[Any]:
-        """Yields the requests of a stream; admission limits the time between them."""
-        while (data := await context.read()) is not grpc.aio.EOF:
-            yield await parse(data)
+
+async def _messages(read: Callable[[], Awaitable[Any]], parse: _Parse) -> AsyncIterator[Any]:
+    """Yields the requests of a stream; who reads limits the time of each, or admission does."""
+    while (data := await read()) is not grpc.aio.EOF:
+        yield await parse(data)
 
 
 async def _read(context: grpc.aio.ServicerContext, max_wait_seconds: float) -> Any:  # noqa: ANN401

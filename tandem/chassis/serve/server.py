@@ -217,7 +217,7 @@ async def _until_stopped(
             await asyncio.wait({stop, *ended}, return_when=asyncio.FIRST_COMPLETED)
         for each, name in zip(ended, ("gRPC", "attached"), strict=False):
             if each.done():
-                _leave_at_once(each, name)
+                leave_at_once(each, name)
     finally:
         for task in tasks:
             task.cancel()
@@ -232,14 +232,14 @@ async def _end_of(server: grpc.aio.Server) -> None:
         pass
 
 
-def _leave_at_once(ended: asyncio.Future[None], name: str) -> NoReturn:
+def leave_at_once(ended: asyncio.Future[None], name: str) -> NoReturn:
     """Ends the process at once, so that its supervisor starts another.
 
     It drains and closes nothing. If an error ended the server, gRPC has written into freed memory
     (docs/decisions/0037), and this process must not write into a store any more. A store survives
     this at any moment.
     """
-    fault = ended.exception()
+    fault = None if ended.cancelled() else ended.exception()
     log.error(f"the {name} server has ended; exiting", exc_info=fault)
     sys.stderr.flush()
     os._exit(1)
