@@ -3,7 +3,7 @@
 An operation is a function below its method of the contract and its description; `app` has the
 paths:
 
-    @operation(search_method("ListIndexes"), answer=reference(...))
+    @operation(method_named("ListIndexes"), answer=reference(...))
     async def list_indexes(call: HttpCall) -> Response:
         return await call.answered(pb.ListIndexesRequest())
 """

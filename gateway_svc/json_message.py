@@ -67,14 +67,6 @@ async def by_size(byte_count: int, work: Callable[[*Given], Answer], *given: *Gi
     return await asyncio.to_thread(work, *given)
 
 
-async def parse_message(
-    body: bytes, message_class: type[AnyMessage], limit: RequestLimit
-) -> AnyMessage:
-    """Returns the message of a JSON body; raises RequestMalformed or MessageTooLarge."""
-    value = await read_json(body, limit)
-    return await message_from_json(value, message_class, byte_count=len(body))
-
-
 def message_to_json(message: Message, *, is_canonical: bool = True) -> bytes:
     """Returns protobuf's canonical JSON, or /v1's: the proto's names, every field, plain values."""
     value = json_format.MessageToDict(

@@ -19,15 +19,6 @@ _API_DESCRIPTION = (
     "of the gRPC API."
 )
 _KINDS = FieldDescriptor
-_INTEGERS = {_KINDS.TYPE_INT32, _KINDS.TYPE_SINT32, _KINDS.TYPE_SFIXED32}
-_COUNTS = {_KINDS.TYPE_UINT32, _KINDS.TYPE_FIXED32}
-_LONGS = {
-    _KINDS.TYPE_INT64,
-    _KINDS.TYPE_UINT64,
-    _KINDS.TYPE_SINT64,
-    _KINDS.TYPE_FIXED64,
-    _KINDS.TYPE_SFIXED64,
-}
 _WELL_KNOWN: dict[str, Schema] = {
     "google.protobuf.Duration": {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?s$"},
 }
@@ -140,17 +131,16 @@ def _of_value(field: FieldDescriptor) -> Schema:
         return _reference(field.message_type)
     if field.enum_type is not None:
         return {"type": "string", "enum": [each.name for each in field.enum_type.values]}
-    if field.type in _INTEGERS:
-        return {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
-    if field.type in _COUNTS:
-        return {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
-    if field.type in _LONGS:
-        # Written as a text, because JSON's numbers of many readers have 53 bits.
-        return {"type": ["string", "integer"], "pattern": "^-?[0-9]+$"}
     return _PLAIN[field.type]
 
 
+# Written as a text, because JSON's numbers of many readers have 53 bits.
+_LONG: Schema = {"type": ["string", "integer"], "pattern": "^-?[0-9]+$"}
 _PLAIN: dict[int, Schema] = {
+    _KINDS.TYPE_INT32: {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    _KINDS.TYPE_UINT32: {"type": "integer", "minimum": 0, "maximum": 2**32 - 1},
+    _KINDS.TYPE_INT64: _LONG,
+    _KINDS.TYPE_UINT64: _LONG,
     _KINDS.TYPE_DOUBLE: {"type": "number"},
     _KINDS.TYPE_FLOAT: {"type": "number"},
     _KINDS.TYPE_BOOL: {"type": "boolean"},

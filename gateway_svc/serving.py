@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from contextlib import suppress
 
 import grpc
@@ -21,6 +19,7 @@ from tandem.chassis.health.metrics_server import Heartbeat
 from tandem.chassis.process.memory import Trimmer
 from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.serve.process import open_metrics_port, prepare
+from tandem.chassis.serve.server import leave_at_once
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.telemetry.metrics import note_build
 from tandem.chassis.tls import Identity
@@ -108,7 +107,9 @@ async def serve(
         try:
             ends = {gateway.serving, gateway.watching, stopping}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            _leave_if_ended(gateway.serving, gateway.watching)
+            for each in (gateway.serving, gateway.watching):
+                if each.done():
+                    leave_at_once(each, "HTTP")
         finally:
             gateway.health.leave()
             log.info("draining")
@@ -121,13 +122,3 @@ async def serve(
         await channel.close()
         await asyncio.to_thread(process.tracing.close)
     log.info("stopped")
-
-
-def _leave_if_ended(*tasks: asyncio.Task[None]) -> None:
-    """Ends the process at once if one of them has, so that its supervisor starts another."""
-    for task in tasks:
-        if task.done():
-            fault = None if task.cancelled() else task.exception()
-            log.error("the HTTP server has ended; exiting", exc_info=fault)
-            sys.stderr.flush()
-            os._exit(1)

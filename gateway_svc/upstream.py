@@ -71,19 +71,10 @@ METHODS: Mapping[str, Method] = {
 SERVICE_NAMES = tuple(service.full_name for service in _SERVICES)
 
 
-def search_method(name: str) -> Method:
-    """Returns a method of SearchService."""
-    return METHODS[f"/{SERVICE_NAMES[0]}/{name}"]
-
-
-def content_method(name: str) -> Method:
-    """Returns a method of ContentService."""
-    return METHODS[f"/{SERVICE_NAMES[1]}/{name}"]
-
-
-def model_method(name: str) -> Method:
-    """Returns a method of ModelService."""
-    return METHODS[f"/{SERVICE_NAMES[2]}/{name}"]
+def method_named(name: str) -> Method:
+    """Returns a public method by the last part of its path, which no other has."""
+    [found] = [method for method in METHODS.values() if method.name == name]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from gateway_svc.faults import HttpRefusal, error_headers, http_status, malformed
 from gateway_svc.http_call import HttpCall
-from gateway_svc.json_message import by_size, message_to_json, parse_message
+from gateway_svc.json_message import by_size, message_from_json, message_to_json, read_json
 from gateway_svc.protocols.envelopes import envelope, messages_of, one_message
 from gateway_svc.upstream import Method
 from tandem.chassis.calls.status import plain_metadata, rich_status
@@ -118,7 +118,8 @@ def _http_members(refusal: HttpRefusal) -> Mapping[str, Any]:
 async def _request(method: Method, message: bytes, *, is_json: bool) -> bytes:
     if not is_json:
         return message
-    parsed = await parse_message(message, method.request_class, method.limit)
+    value = await read_json(message, method.limit)
+    parsed = await message_from_json(value, method.request_class, byte_count=len(message))
     return parsed.SerializeToString()
 
 

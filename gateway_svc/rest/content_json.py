@@ -38,7 +38,7 @@ _TEXT_TYPES, _PICTURE_TYPES = ("text", "input_text"), (*_PICTURES, "input_image"
 def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
     """Returns the content of a JSON value; raises RequestMalformed, which names `where`."""
     if isinstance(value, str):
-        if _is_picture(value):
+        if value[: len(_PICTURE)].lower() == _PICTURE:  # a data: URI
             return content_pb2.Content(image=_image_bytes(value, where))
         return content_pb2.Content(text=text_of(value, where))
     if not isinstance(value, dict):
@@ -66,11 +66,6 @@ def text_of(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
     if not isinstance(value, str):
         raise malformed(f"{where} is not text", "send a JSON string")
     return value
-
-
-def _is_picture(text: str) -> bool:
-    """Returns whether a text is a data: URI of a picture."""
-    return text[: len(_PICTURE)].lower() == _PICTURE
 
 
 def _image_bytes(text: str, where: str) -> bytes:

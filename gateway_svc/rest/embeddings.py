@@ -15,7 +15,7 @@ from gateway_svc.http_call import HttpCall, operation
 from gateway_svc.json_message import by_size
 from gateway_svc.openapi import CONTENT, TEXT, Schema, closed_object, fields
 from gateway_svc.rest.content_json import content_of
-from gateway_svc.upstream import content_method
+from gateway_svc.upstream import method_named
 from tandem.contract.limits import MAX_CONTENT_COUNT
 from tandem.errors import TandemError
 from tandem.v1 import content_pb2
@@ -58,7 +58,7 @@ def _refusal(error: TandemError | HttpRefusal, _: Request) -> Response:
 
 
 @operation(
-    content_method("EmbedContents"),
+    method_named("EmbedContents"),
     body=_REQUEST,
     answer=_ANSWER,
     refuse=_refusal,

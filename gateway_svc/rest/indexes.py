@@ -7,14 +7,14 @@ from starlette.responses import Response
 from gateway_svc.http_call import HttpCall, operation
 from gateway_svc.openapi import TEXT, parameter, reference
 from gateway_svc.rest.url_parameters import FULL_COVERAGE, PAGE_PARAMETERS, page_of, query_flag
-from gateway_svc.upstream import search_method
+from gateway_svc.upstream import method_named
 from tandem.v1 import search_service_pb2 as pb
 
 _INDEX_ID = parameter("index_id", "path", TEXT | {"minLength": 1}, "the index")
 
 
 @operation(
-    search_method("ListIndexes"),
+    method_named("ListIndexes"),
     parameters=[*PAGE_PARAMETERS, FULL_COVERAGE],
     answer=reference(pb.ListIndexesResponse),
 )
@@ -28,7 +28,7 @@ async def list_indexes(call: HttpCall) -> Response:
 
 
 @operation(
-    search_method("DescribeIndex"),
+    method_named("DescribeIndex"),
     parameters=[_INDEX_ID, FULL_COVERAGE],
     answer=reference(pb.DescribeIndexResponse),
 )

@@ -22,7 +22,7 @@ from gateway_svc.openapi import (
 )
 from gateway_svc.rest.content_json import content_of
 from gateway_svc.rest.url_parameters import PAGE_PARAMETERS, page_of
-from gateway_svc.upstream import content_method, search_method
+from gateway_svc.upstream import method_named
 from tandem.contract.filtering.attribute_wire import value_to_proto
 from tandem.errors import ItemNotFound, RequestMalformed
 from tandem.v1 import content_service_pb2, index_service_pb2
@@ -47,7 +47,7 @@ _BATCH: Schema = closed_object(
 _STORED: Schema = {"type": "object", "required": ["results", "consistency_token"]}
 
 
-@operation(search_method("IngestItems"), body=_BATCH, answer=_STORED)
+@operation(method_named("IngestItems"), body=_BATCH, answer=_STORED)
 async def put_items(call: HttpCall) -> Response:
     """Stores a batch.
 
@@ -72,7 +72,7 @@ put_items.description["responses"]["207"] = json_answer(_STORED)
 
 
 @operation(
-    content_method("FetchItems"),
+    method_named("FetchItems"),
     parameters=[_ITEM_ID, _INDEX_ID],
     answer=reference(index_service_pb2.Item),
 )
@@ -89,7 +89,7 @@ async def get_item(call: HttpCall) -> Response:
 
 
 @operation(
-    content_method("ListItems"),
+    method_named("ListItems"),
     parameters=[_INDEX_ID, *PAGE_PARAMETERS],
     answer=reference(content_service_pb2.ListItemsResponse),
 )
@@ -102,7 +102,7 @@ async def list_items(call: HttpCall) -> Response:
 
 
 @operation(
-    search_method("RemoveItems"),
+    method_named("RemoveItems"),
     parameters=[_ITEM_ID, _INDEX_ID, _REQUEST_ID],
     answer=reference(pb.RemoveItemsResponse),
 )
@@ -113,7 +113,7 @@ async def delete_item(call: HttpCall) -> Response:
 
 
 @operation(
-    search_method("RemoveItems"),
+    method_named("RemoveItems"),
     body=reference(pb.RemoveItemsRequest),
     answer=reference(pb.RemoveItemsResponse),
 )

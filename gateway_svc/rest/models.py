@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from gateway_svc.faults import HttpRefusal
 from gateway_svc.http_call import HttpCall, operation
 from gateway_svc.openapi import TEXT, Schema, parameter
-from gateway_svc.upstream import model_method
+from gateway_svc.upstream import method_named
 from tandem.v1 import model_service_pb2 as pb
 
 _MODEL: Schema = {
@@ -26,14 +26,14 @@ _MODELS: Schema = {
 _MODEL_ID = parameter("model_id", "path", TEXT | {"minLength": 1}, "the model")
 
 
-@operation(model_method("DescribeModel"), answer=_MODELS)
+@operation(method_named("DescribeModel"), answer=_MODELS)
 async def list_models(call: HttpCall) -> Response:
     """Lists the one model that is served, by its fingerprint, as embeddings name it."""
     return JSONResponse({"object": "list", "data": [await _served_model(call)]})
 
 
 @operation(
-    model_method("DescribeModel"),
+    method_named("DescribeModel"),
     parameters=[_MODEL_ID],
     answer=_MODEL,
 )

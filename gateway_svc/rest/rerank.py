@@ -11,7 +11,7 @@ from gateway_svc.http_call import HttpCall, flag, operation
 from gateway_svc.json_message import by_size
 from gateway_svc.openapi import CONTENT, TEXT, Schema, closed_object, fields
 from gateway_svc.rest.content_json import content_of, text_of
-from gateway_svc.upstream import content_method
+from gateway_svc.upstream import method_named
 from tandem.chassis.telemetry.request_id import current_request_id
 from tandem.contract.model_description import relevance
 from tandem.v1 import content_pb2
@@ -52,7 +52,7 @@ _ANSWER: Schema = {
 }
 
 
-@operation(content_method("ScoreDocuments"), body=_RERANK, answer=_ANSWER)
+@operation(method_named("ScoreDocuments"), body=_RERANK, answer=_ANSWER)
 async def rerank(call: HttpCall) -> Response:
     """Sorts documents by how well they match a query.
 

@@ -23,7 +23,7 @@ from gateway_svc.openapi import (
     reference,
 )
 from gateway_svc.rest.content_json import content_of
-from gateway_svc.upstream import search_method
+from gateway_svc.upstream import method_named
 from tandem.errors import TandemError
 from tandem.v1 import search_service_pb2 as pb
 
@@ -31,7 +31,7 @@ EVENTS_TYPE = "text/event-stream"
 
 _NEVER = re.compile(r"q=0(\.0*)?")
 _EVENT_NAMES = {pb.SEARCH_PHASE_RETRIEVED: "retrieved", pb.SEARCH_PHASE_FINAL: "final"}
-_STREAM = search_method("StreamSearchItems")
+_STREAM = method_named("StreamSearchItems")
 _FIELDS = fields(pb.SearchItemsRequest)
 _SEARCH: Schema = closed_object(
     {
@@ -45,7 +45,7 @@ _ANSWER: Schema = json_answer(reference(pb.SearchItemsResponse))
 _ANSWER["content"][EVENTS_TYPE] = {"schema": TEXT}
 
 
-@operation(search_method("SearchItems"), body=_SEARCH, answer=_ANSWER)
+@operation(method_named("SearchItems"), body=_SEARCH, answer=_ANSWER)
 async def search(call: HttpCall) -> Response:
     """Searches. `query` may be a text, and `filter` too, in the form of `--where`.
 
