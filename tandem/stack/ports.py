@@ -1,6 +1,8 @@
-"""Assigns the ports of a local stack."""
+"""Assigns the ports of a local stack, and asks whether one answers."""
 
+import http.client
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from tandem.stack.free_ports import free_ports
@@ -56,3 +58,13 @@ class Ports:
             replicas=dict(zip(names, serving[4 + 2 * shard_count :], strict=True)),
             triton_tls=triton_tls,
         )
+
+
+def answers_ok(port: int, path: str) -> bool:
+    """Returns whether a process answers a GET with 200, within a second."""
+    # Not urllib, which would use a proxy for loopback.
+    connection = http.client.HTTPConnection(HOST, port, timeout=1.0)
+    with closing(connection), suppress(OSError, http.client.HTTPException):
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    return False

@@ -1,7 +1,5 @@
 """Runs a Prometheus next to the local stack, with the deployed rules."""
 
-import contextlib
-import http.client
 import json
 import re
 import shutil
@@ -14,8 +12,8 @@ from pathlib import Path
 from tandem.installation import deployed_folder
 from tandem.platform.child_processes.child_environment import child_environment
 from tandem.platform.child_processes.keeper import ProcessFailed, ProcessKeeper
+from tandem.stack.ports import HOST, answers_ok
 
-_HOST = "127.0.0.1"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _SCRAPE_SECONDS = 5.0
@@ -79,7 +77,7 @@ class LocalPrometheus:
     @property
     def url(self) -> str:
         """Returns the URL of its pages and API."""
-        return f"http://{_HOST}:{self._port}"
+        return f"http://{HOST}:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -104,7 +102,7 @@ class LocalPrometheus:
             )
         deadline_time = time.monotonic() + _START_SECONDS
         try:
-            while not self._is_ready():
+            while not answers_ok(self._port, "/-/ready"):
                 if self.has_ended() or time.monotonic() > deadline_time:
                     raise PrometheusUnavailable(f"Prometheus did not start\n{self._log_tail()}")
                 time.sleep(0.1)
@@ -141,7 +139,7 @@ class LocalPrometheus:
             "prometheus",
             f"--config.file={self._folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self._folder / 'data'}",
-            f"--web.listen-address={_HOST}:{self._port}",
+            f"--web.listen-address={HOST}:{self._port}",
             # Prometheus stores exemplars only with this feature.
             "--enable-feature=exemplar-storage",
         ]
@@ -168,13 +166,6 @@ class LocalPrometheus:
         }
         # JSON is YAML.
         (self._folder / "prometheus.yml").write_text(json.dumps(configuration, indent=2))
-
-    def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(_HOST, self._port, timeout=1.0)
-        with contextlib.closing(connection), contextlib.suppress(OSError):
-            connection.request("GET", "/-/ready")
-            return connection.getresponse().status == http.HTTPStatus.OK
-        return False
 
     def _log_tail(self) -> str:
         path = self._folder / "prometheus.log"

@@ -1,7 +1,5 @@
 """Runs Triton and every service on one machine, each as a process on loopback."""
 
-import contextlib
-import http.client
 import signal
 import subprocess
 import time
@@ -12,7 +10,7 @@ from pathlib import Path
 from tandem.platform.child_processes.child_environment import python_command, python_environment
 from tandem.platform.child_processes.keeper import ProcessFailed, ProcessKeeper
 from tandem.platform.child_processes.private_log import bound_log, private_log
-from tandem.stack.ports import HOST, Ports
+from tandem.stack.ports import HOST, Ports, answers_ok
 from tandem.triton.server import TritonServer, TritonUnavailable, core_count
 
 _STOP_SECONDS = 10.0
@@ -394,16 +392,7 @@ class LocalStack:
 
     def _is_serving(self, name: str) -> bool:
         """Reads from the metrics port, which is always plain HTTP."""
-        # Not urllib, which would use a proxy for loopback.
-        connection = http.client.HTTPConnection(
-            HOST, self.ports.metrics[self._port(name)], timeout=1.0
-        )
-        with contextlib.closing(connection):
-            try:
-                connection.request("GET", "/ready")
-                return connection.getresponse().status == http.HTTPStatus.OK
-            except (OSError, http.client.HTTPException):
-                return False
+        return answers_ok(self.ports.metrics[self._port(name)], "/ready")
 
     def _processes_of(self, kind: str) -> list[str]:
         return [kind, *(name for name in self.ports.replicas if name.startswith(f"{kind}-"))]
