@@ -10,19 +10,17 @@ from tandem.contract.identifiers import check_index_id, check_item_id, check_req
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid
 
 
-@pytest.mark.parametrize("index_id", ["0", "flickr30k-image_v2", "a" * 63])
-def test_valid_index_ids_are_returned_unchanged(index_id: str) -> None:
-    assert check_index_id(index_id) == index_id
+def test_valid_index_ids_are_returned_unchanged() -> None:
+    ids = ["0", "flickr30k-image_v2", "a" * 63]
+
+    assert list(map(check_index_id, ids)) == ids
 
 
-@pytest.mark.parametrize(
-    "index_id",
-    ["", "a" * 64, "-a", "Scenes", "a/b", "a\n", "٣"],
-)
-def test_bad_index_ids_are_refused(index_id: str) -> None:
+def test_bad_index_ids_are_refused() -> None:
     """No id can be a path, end in a newline, or use digits of another script."""
-    with pytest.raises(IndexIdInvalid):
-        check_index_id(index_id)
+    for index_id in ["", "a" * 64, "-a", "Scenes", "a/b", "a\n", "٣"]:
+        with pytest.raises(IndexIdInvalid):
+            check_index_id(index_id)
 
 
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=64))
