@@ -12,7 +12,13 @@ from tandem.errors import ShardMapMismatch
 from tandem.stages.shard import Shard
 from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceServicer
-from tandem.wire.items import DELETE_WIRE, ITEMS_QUERY_WIRE, items_to_proto, upsert_from_proto
+from tandem.wire.items import (
+    DELETE_WIRE,
+    DELETED_INDEX_WIRE,
+    ITEMS_QUERY_WIRE,
+    items_to_proto,
+    upsert_from_proto,
+)
 from tandem.wire.neighbours import neighbour_query_from_proto, neighbours_to_proto
 from tandem.wire.retrieval import DESCRIPTION_WIRE, answer_to_proto, query_from_proto
 
@@ -58,11 +64,7 @@ class IndexServicer(IndexServiceServicer):
         """Deletes an index, or as much of it as a few seconds allow."""
         self._check_shard_map(request.shard_map_version)
         dropped = await self._shard.delete_index(request.index_id, _deadline(context))
-        return pb.DeleteIndexResponse(
-            deleted_count=dropped.count,
-            sequence=dropped.sequence,
-            is_complete=dropped.is_complete,
-        )
+        return DELETED_INDEX_WIRE.to_proto(dropped)
 
     async def GetItems(
         self, request: pb.GetItemsRequest, context: grpc.aio.ServicerContext

@@ -7,14 +7,12 @@ import grpc
 from orchestrator_svc.call_deadline import CallDeadline
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.content import Encoding
-from tandem.contract.filtering.attribute_wire import attributes_to_proto
 from tandem.contract.inference_cost import COST_WIRE
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT, check_batch_size
 from tandem.contract.record_wire import or_error
 from tandem.contract.search.answer_wire import (
     TEXT_USE_WIRE,
     content_from_proto,
-    content_to_proto,
     item_error_to_proto,
 )
 from tandem.contract.search.documents import DOCUMENT_QUERY_WIRE, SCORED_WIRE
@@ -22,10 +20,10 @@ from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
 from tandem.errors import TandemError
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
-from tandem.stages.items import FetchedItem
-from tandem.v1 import content_pb2, content_service_pb2_grpc, index_service_pb2
 from tandem.v1 import content_service_pb2 as pb
+from tandem.v1 import content_service_pb2_grpc
 from tandem.wire import embedding_to_proto
+from tandem.wire.items import FETCHED_WIRE
 
 
 class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
@@ -49,11 +47,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
             )
         return pb.FetchItemsResponse(
             items=[
-                index_service_pb2.Item(
-                    item_id=item_id,
-                    content=_content(found[item_id]),
-                    attributes=attributes_to_proto(found[item_id].attributes),
-                )
+                FETCHED_WIRE.to_proto(found[item_id], item_id=item_id)
                 for item_id in dict.fromkeys(request.item_ids)
                 if item_id in found
             ]
@@ -98,10 +92,6 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         return SCORED_WIRE.to_proto(
             await self.orchestrator.score_documents(query, self._deadline.of_search(context))
         )
-
-
-def _content(fetched: FetchedItem) -> content_pb2.Content | None:
-    return content_to_proto(fetched.content) if fetched.content else None
 
 
 def _embedded(outcome: Encoding | TandemError) -> pb.EmbedResult:

@@ -12,7 +12,12 @@ from tandem.chassis.process.side_thread import converted
 from tandem.contract.limits import DEFAULT_PAGE_SIZE
 from tandem.contract.record_wire import or_error
 from tandem.contract.search.answer import SearchResult
-from tandem.contract.search.answer_wire import item_error_to_proto, result_to_proto
+from tandem.contract.search.answer_wire import (
+    INDEX_REMOVAL_WIRE,
+    REMOVAL_WIRE,
+    item_error_to_proto,
+    result_to_proto,
+)
 from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE
 from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
 from tandem.contract.search.query import PageQuery, SearchQuery
@@ -106,9 +111,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             removal = await self.orchestrator.remove(*arguments)  # The shards moved meanwhile.
             before = int(error.metadata.get("removed_count", 0))
             removal = replace(removal, removed_count=removal.removed_count + before)
-        return search_service_pb2.RemoveItemsResponse(
-            removed_count=removal.removed_count, consistency_token=removal.consistency_token
-        )
+        return REMOVAL_WIRE.to_proto(removal)
 
     async def RemoveIndex(
         self, request: search_service_pb2.RemoveIndexRequest, context: grpc.aio.ServicerContext
@@ -117,11 +120,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
         removal = await self.orchestrator.remove_index(
             request.index_id, self._deadline.of_call(context)
         )
-        return search_service_pb2.RemoveIndexResponse(
-            removed_count=removal.removed_count,
-            consistency_token=removal.consistency_token,
-            is_complete=removal.is_complete,
-        )
+        return INDEX_REMOVAL_WIRE.to_proto(removal)
 
     async def DescribeIndex(
         self, request: search_service_pb2.DescribeIndexRequest, context: grpc.aio.ServicerContext

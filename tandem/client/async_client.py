@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from types import TracebackType
 
 from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
-from tandem.client.arguments import checked_elements, checked_timeout_seconds
+from tandem.client.arguments import (
+    checked_elements,
+    checked_integer,
+    checked_timeout_seconds,
+    checked_type,
+)
 from tandem.client.calls.async_remote import AsyncRemote
 from tandem.client.calls.async_transport import AsyncTransport
 from tandem.client.calls.retries import DEFAULT_RETRIES, RetryPolicy
@@ -20,7 +24,6 @@ from tandem.client.query import (
     Search,
     checked_searches,
     document_query,
-    page_query,
     search_query,
 )
 from tandem.client.search_options import takes_options
@@ -31,7 +34,7 @@ from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexListing
-from tandem.contract.search.query import SearchOptions
+from tandem.contract.search.query import PageQuery, SearchOptions
 from tandem.errors import TandemError
 
 
@@ -87,10 +90,10 @@ class AsyncClient:
         They keep the ranking of that search, whatever changed since; a deleted item has no content.
         By default the page has as many items as that search. Raises CursorInvalid.
         """
-        page = page_query(
-            cursor,
-            index_id=index_id,
-            return_n=return_n,
+        page = PageQuery(
+            cursor=checked_type("cursor", cursor, bytes, "send the next_cursor of an answer"),
+            index_id=check_index_id(index_id),
+            return_n=None if return_n is None else checked_integer("return_n", return_n),
             content_included=content_included,
             attributes_included=attributes_included,
         )
@@ -254,10 +257,5 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()

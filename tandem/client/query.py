@@ -11,7 +11,6 @@ from typing_extensions import Unpack
 
 from tandem.client.arguments import (
     checked_elements,
-    checked_integer,
     checked_member,
     checked_real,
     checked_type,
@@ -24,7 +23,6 @@ from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.search.documents import Document, DocumentQuery
 from tandem.contract.search.query import (
     GivenEncoding,
-    PageQuery,
     SearchOptions,
     SearchQuery,
     StoredItem,
@@ -118,24 +116,6 @@ def checked_searches(searches: Iterable[Search]) -> list[SearchQuery | TandemErr
     for search in checked:
         checked_type("an element of searches", search, Search, remedy)
     return [search.query for search in checked]
-
-
-def page_query(
-    cursor: bytes,
-    *,
-    index_id: str,
-    return_n: int | None,
-    content_included: bool,
-    attributes_included: bool,
-) -> PageQuery:
-    """Returns the query for the next page of an answer."""
-    return PageQuery(
-        cursor=checked_type("cursor", cursor, bytes, "send the next_cursor of an answer"),
-        index_id=check_index_id(index_id),
-        return_n=None if return_n is None else checked_integer("return_n", return_n),
-        content_included=content_included,
-        attributes_included=attributes_included,
-    )
 
 
 def _part(part: QueryPart) -> WeightedPart:

@@ -18,6 +18,7 @@ from tandem.v1 import index_service_pb2 as pb
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire.items import (
     DELETE_WIRE,
+    DELETED_INDEX_WIRE,
     ITEMS_QUERY_WIRE,
     committed_from_proto,
     items_from_proto,
@@ -76,10 +77,8 @@ class RemoteShard(Shard):
         request = pb.DeleteIndexRequest(
             index_id=index_id, shard_map_version=self._shard_map_version
         )
-        response: pb.DeleteIndexResponse = await self._call(
-            self._stub.DeleteIndex, request, deadline
-        )
-        return Deleted(response.deleted_count, response.sequence, response.is_complete)
+        response = await self._call(self._stub.DeleteIndex, request, deadline)
+        return DELETED_INDEX_WIRE.from_proto(response)
 
     async def list_item_ids(
         self, index_id: str, after: str, max_count: int, deadline: Deadline

@@ -6,9 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import TypeVar
 
 import grpc
@@ -41,6 +40,8 @@ from tandem.contract.limits import (
 from tandem.contract.model_description import MODEL_WIRE
 from tandem.contract.search.answer import Coverage, SearchResult
 from tandem.contract.search.answer_wire import (
+    INDEX_REMOVAL_WIRE,
+    REMOVAL_WIRE,
     content_from_proto,
     content_to_proto,
     item_error_to_proto,
@@ -126,12 +127,7 @@ class FakeServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 
@@ -201,14 +197,11 @@ class _FakeServicer(
 
     @_answering
     def RemoveItems(self, request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
-        removal = self._index.remove(request.index_id, request.item_ids)
-        return pb.RemoveItemsResponse(
-            removed_count=removal.removed_count, consistency_token=removal.consistency_token
-        )
+        return REMOVAL_WIRE.to_proto(self._index.remove(request.index_id, request.item_ids))
 
     @_answering
     def RemoveIndex(self, request: pb.RemoveIndexRequest) -> pb.RemoveIndexResponse:
-        return pb.RemoveIndexResponse(**asdict(self._index.remove_index(request.index_id)))
+        return INDEX_REMOVAL_WIRE.to_proto(self._index.remove_index(request.index_id))
 
     @_answering
     def DescribeIndex(self, request: pb.DescribeIndexRequest) -> pb.DescribeIndexResponse:

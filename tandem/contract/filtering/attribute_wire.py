@@ -30,7 +30,7 @@ from tandem.contract.filtering.filters import (
     check_filter_value_count,
     check_value_count,
 )
-from tandem.contract.record_wire import RecordWire
+from tandem.contract.record_wire import Field, RecordWire
 from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.v1 import attribute_pb2 as pb
 
@@ -71,6 +71,9 @@ def attributes_to_proto(attributes: Mapping[str, object]) -> dict[str, pb.Attrib
         except (TypeError, ValueError) as error:
             raise AttributeInvalid(why=f"{name[:80]!a} cannot be sent: {error}") from error
     return messages
+
+
+ATTRIBUTES_WIRE = Field(attributes_to_proto, attributes_from_proto)
 
 
 def value_from_proto(message: pb.AttributeValue) -> AttributeValue | None:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from tandem.contract.filtering.attribute_wire import attributes_from_proto, attributes_to_proto
+from tandem.contract.filtering.attribute_wire import ATTRIBUTES_WIRE
 from tandem.contract.record_wire import RecordWire
 from tandem.contract.search.answer import IngestOutcome
-from tandem.contract.search.answer_wire import (
-    ITEM_ERROR_WIRE,
-    TEXT_USE_WIRE,
-    content_from_proto,
-    content_to_proto,
-)
+from tandem.contract.search.answer_wire import CONTENT_WIRE, ITEM_ERROR_WIRE, TEXT_USE_WIRE
 from tandem.contract.search.ingest import IncomingItem, IngestBatch
 from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
 from tandem.errors import TandemError
@@ -69,22 +64,18 @@ _OUTCOME_WIRE = RecordWire(
 )
 
 
+_ITEM_WIRE = RecordWire(
+    IncomingItem, index_service_pb2.Item, content=CONTENT_WIRE, attributes=ATTRIBUTES_WIRE
+)
+
+
 def _item_from_proto(item: index_service_pb2.Item) -> IncomingItem:
     try:
-        return IncomingItem(
-            item.item_id,
-            content_from_proto(item.content),
-            attributes_from_proto(item.attributes),
-        )
+        return _ITEM_WIRE.from_proto(item)
     except TandemError as error:
         return IncomingItem(item.item_id, error.kept())
 
 
 def _item_to_proto(item: IncomingItem) -> index_service_pb2.Item:
-    if isinstance(item.content, TandemError):
-        return index_service_pb2.Item()
-    return index_service_pb2.Item(
-        item_id=item.item_id,
-        content=content_to_proto(item.content),
-        attributes=attributes_to_proto(item.attributes),
-    )
+    is_refused = isinstance(item.content, TandemError)
+    return index_service_pb2.Item() if is_refused else _ITEM_WIRE.to_proto(item)
