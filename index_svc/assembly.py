@@ -3,11 +3,12 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import grpc
 
 from index_svc.admin_servicer import IndexAdminServicer
-from index_svc.corrupt_shard import corrupt_service
+from index_svc.corrupt_shard import CorruptShard
 from index_svc.move_servicer import MoveServicer
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
@@ -57,7 +58,11 @@ def index_service(settings: IndexSettings) -> OpenedShard:
     path = Path(settings.store_path)
     _check_backup_url(settings.backup_url)
     if damage := damage_of(path, settings.checked_at_start_bytes):
-        return OpenedShard(corrupt_service(settings, damage))
+        corrupt = CorruptShard(settings, damage)
+        stage, admin = cast(Shard, corrupt), IndexAdminServiceServicer()
+        return OpenedShard(
+            _served(settings, stage, admin, corrupt.warm, corrupt.warm, corrupt.close)
+        )
     store = ItemStore.open(
         path,
         settings.shard_number,
