@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -42,18 +43,20 @@ async def _warm() -> None:
 class OrchestratorProcess(Supervised):
     """Runs `python -m orchestrator_svc`."""
 
-    def __init__(self, shards: Shards, models_address: str, folder: Path) -> None:
+    def __init__(
+        self, shards: Shards, models_address: str, folder: Path, name: str = "map"
+    ) -> None:
         rerankers = ",".join([models_address] * len(shards.processes))
         super().__init__(
             [sys.executable, "-m", "orchestrator_svc"],
-            folder / "orchestrator.log",
+            folder / f"{name}.log",
             {
                 "ORCHESTRATOR_ADDRESS": "127.0.0.1:0",
                 "ORCHESTRATOR_METRICS_PORT": "0",
                 "ORCHESTRATOR_ENCODER_ADDRESS": models_address,
                 "ORCHESTRATOR_INDEX_ADDRESSES": ",".join(shards.addresses),
                 "ORCHESTRATOR_RERANK_ADDRESSES": rerankers,
-                "ORCHESTRATOR_SHARD_MAP_FILE": str(folder / "map.json"),
+                "ORCHESTRATOR_SHARD_MAP_FILE": str(folder / f"{name}.json"),
             },
         )
 
@@ -91,16 +94,25 @@ async def found(client: AsyncClient, text: str, *tokens: str, depth: int = 100) 
 
 @pytest.mark.slow
 async def test_no_search_fails_and_no_write_is_lost_while_shards_move(tmp_path: Path) -> None:
-    """None of the searches of 16 clients fails, and each acknowledged write is there at the end."""
+    """None of the searches of 16 clients fails, and each acknowledged write is there at the end.
+
+    Calls go to two orchestrators in turn, one of which switches a second after the other.
+    """
     async with AsyncExitStack() as opened:
         address = await opened.enter_async_context(models())
         sources = await opened.enter_async_context(shards(tmp_path / "from", 2))
         targets = await opened.enter_async_context(
             shards(tmp_path / "to", 3, {"SHARD_MAP_VERSION": 2})
         )
-        process = OrchestratorProcess(sources, address, tmp_path)
-        opened.callback(process.kill)
-        client = await opened.enter_async_context(AsyncClient(await process.address()))
+        processes = [
+            OrchestratorProcess(sources, address, tmp_path, name) for name in ("map", "late")
+        ]
+        clients = []
+        for process in processes:
+            opened.callback(process.kill)
+            client = AsyncClient(await process.address(), timeout_seconds=30.0)
+            clients.append(await opened.enter_async_context(client))
+        client = clients[0]
         expected = {f"item-{n:03}": str(n % 180) for n in range(ITEM_COUNT)}
         token = await store(client, expected)
         done = asyncio.Event()
@@ -110,7 +122,7 @@ async def test_no_search_fails_and_no_write_is_lost_while_shards_move(tmp_path: 
                 if done.is_set():
                     return number
                 # A token from before the move, all along.
-                assert len(await found(client, str(number % 180), token)) == 100
+                assert len(await found(clients[number % 2], str(number % 180), token)) == 100
             raise AssertionError
 
         async def write() -> int:
@@ -119,14 +131,16 @@ async def test_no_search_fails_and_no_write_is_lost_while_shards_move(tmp_path: 
                 if done.is_set():
                     return number
                 changed = {f"live-{number}": str(number % 180), f"item-{number % 300:03}": "7"}
-                last = await store(client, changed)
+                last = await store(clients[number % 2], changed)
                 expected.update(changed)
                 if number % 4 == 3:
                     removal = await client.remove([f"live-{number - 1}"], index_id="scenes")
                     assert removal.removed_count == 1
                     del expected[f"live-{number - 1}"]
                 if number % 4 == 2:  # It reads its own writes, on either side of the move.
-                    assert f"live-{number}" in await found(client, str(number % 180), last)
+                    # By the orchestrator that did not store it.
+                    other = clients[(number + 1) % 2]
+                    assert f"live-{number}" in await found(other, str(number % 180), last)
                 await asyncio.sleep(0.02)
             raise AssertionError
 
@@ -136,9 +150,13 @@ async def test_no_search_fails_and_no_write_is_lost_while_shards_move(tmp_path: 
             await asyncio.sleep(0.5)
             mover = MoveProcess(sources, targets, tmp_path, rerank_address=address)
             assert await mover.end() == Ending(exit_code=0), mover.log()
-            while "shards switched" not in process.log():  # noqa: ASYNC110 (a log)
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(1.0)
+            for process in processes:
+                while "shards switched" not in process.log():  # noqa: ASYNC110 (a log)
+                    await asyncio.sleep(0.02)
+                await asyncio.sleep(1.0)
+                await asyncio.to_thread(
+                    shutil.copyfile, tmp_path / "map.json", tmp_path / "late.json"
+                )
             done.set()
 
         assert sum(each.result() for each in searches) > SEARCHER_COUNT
@@ -146,7 +164,8 @@ async def test_no_search_fails_and_no_write_is_lost_while_shards_move(tmp_path: 
         stored = await targets.contents()
         assert {key: text for key, (text, _) in stored["scenes"].items()} == expected
         # A restarted orchestrator begins with the file's shards.
-        process.kill()
+        for process in processes:
+            process.kill()
         again = OrchestratorProcess(sources, address, tmp_path)
         opened.callback(again.kill)
         async with AsyncClient(await again.address()) as late:

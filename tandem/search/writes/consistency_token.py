@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 
 from tandem.contract.limits import MAX_CONSISTENCY_TOKEN_COUNT
-from tandem.errors import BatchSizeOutOfRange, ConsistencyTokenInvalid
+from tandem.errors import BatchSizeOutOfRange, ConsistencyTokenInvalid, ServiceUnavailable
 from tandem.search.shard_map import ShardMap
 
 _FORMAT = 1
@@ -33,7 +33,8 @@ def make_token(sequences: Mapping[int, int], shard_map: ShardMap) -> str:
 def read_tokens(tokens: Iterable[str], shard_map: ShardMap) -> dict[int, int]:
     """Returns, by shard number, the highest sequence that any of the tokens names.
 
-    Raises ConsistencyTokenInvalid, or BatchSizeOutOfRange past MAX_CONSISTENCY_TOKEN_COUNT tokens.
+    Raises ConsistencyTokenInvalid, ServiceUnavailable for one of a later shard map, and
+    BatchSizeOutOfRange past MAX_CONSISTENCY_TOKEN_COUNT tokens.
     """
     tokens = list(tokens)
     if len(tokens) > MAX_CONSISTENCY_TOKEN_COUNT:
@@ -58,6 +59,9 @@ def _read(token: str, shard_map: ShardMap) -> list[tuple[int, int]]:
         raise ConsistencyTokenInvalid(why=f"its format {version} is unknown")
     if (map_version, shard_count) == shard_map.moved_from:
         return []  # What it names was moved here before the first search.
+    if map_version > shard_map.version:
+        why = f"this orchestrator has not switched to shard map {map_version} of the token"
+        raise ServiceUnavailable(service="index", why=why)
     if (map_version, shard_count) != (shard_map.version, shard_map.shard_count):
         raise ConsistencyTokenInvalid(
             why=f"it is of shard map {map_version} with {shard_count} shards, this is "
