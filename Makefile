@@ -110,7 +110,7 @@ test-official: .venv/official/.ok ## Tries the gateway with the clients of OpenA
 		tests/deploy/test_envoy.py
 
 test-object-store: .venv/object_store/.ok ## Tries backups on moto, a server of S3
-	$(BIN)/pytest -n 0 -rs -k moto tests/local/item_store/test_object_backup.py
+	$(BIN)/pytest -n 0 -rs -k moto tests/local/item_store/test_backup.py
 
 test-console: .venv/console/.ok console/node_modules/.ok ## Tries the web console in a browser; needs chromium
 	PYTHONPATH=.venv/console $(BIN)/pytest -n 0 -rs tests/console

@@ -24,7 +24,7 @@ from tandem.local.shard.local_shard import LocalShard
 from tandem.local.shard.retrieval.faiss_index import visible_gpu_count
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads, keep_faiss_in_this_thread
 from tandem.local.shard.shard import StoredShard
-from tandem.platform.files.object_store import ObjectFolder
+from tandem.platform.files.object_store import object_folder
 from tandem.remote.chosen_engine import engine_shard
 from tandem.remote.engine_shard import EngineShard
 from tandem.stages.shard import Shard
@@ -77,7 +77,7 @@ def index_service(settings: IndexSettings) -> OpenedShard:
 def _check_backup_url(url: str) -> None:
     try:
         if url:
-            ObjectFolder(url, is_new=True)
+            object_folder(url, is_new=True)
     except (OSError, PackageMissing) as error:
         raise SettingsError(f"INDEX_BACKUP_URL: {error}") from error
 

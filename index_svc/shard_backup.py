@@ -13,7 +13,7 @@ from tandem.local.shard.metrics import BACKUP_TIME
 from tandem.platform.child_processes.child_environment import python_command, python_environment
 from tandem.v1 import index_admin_service_pb2 as pb
 
-_MODULE = "tandem.local.item_store.object_backup"
+_MODULE = "tandem.local.item_store.backup"
 _FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 

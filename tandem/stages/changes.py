@@ -1,5 +1,6 @@
 """Defines how the changes of a shard are followed, and its writes fenced, as a move needs it."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,10 +35,12 @@ class ChangePage:
 class FollowedShard(Protocol):
     """Keeps a log of its changes, without a gap and in the order of commits."""
 
+    @abstractmethod
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns changes after a sequence."""
         ...
 
+    @abstractmethod
     async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
         """Begins, seals or ends a fence; no write is committed after the sequence returned."""
         ...

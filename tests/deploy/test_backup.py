@@ -64,20 +64,22 @@ def restore_script() -> str:
     return script
 
 
-def test_the_seven_newest_backups_are_kept_and_one_restores(volumes: Path) -> None:
+def test_two_weeks_of_backups_are_kept_and_one_restores(volumes: Path) -> None:
     backups, shard = volumes / "backups", volumes / "store" / "shard"
-    old = [f"shard-0-of-1-2025010{day}T031500Z" for day in range(1, 9)]
-    for name in [*old, "shard-0-of-1-20250109T031500Z.part", "notes"]:
+    for name in ("2025-W50", "2025-W51", "2025-W52", "notes"):
         (backups / name).mkdir()
 
-    backed_up = in_the_pod(backup_script(), volumes)
+    for _ in range(2):
+        backed_up = in_the_pod(backup_script(), volumes)
+        assert backed_up.returncode == 0, backed_up.stderr
 
-    assert backed_up.returncode == 0, backed_up.stderr
-    kept = sorted(path.name for path in backups.glob("shard-*Z"))
-    assert kept[:-1] == old[2:]
-    assert (backups / "notes").exists()
+    kept = sorted(path.name for path in backups.iterdir())
+    assert kept[0] == "2025-W52"
+    assert kept[2:] == ["notes"]
+    names = sorted(str(path.relative_to(backups)) for path in backups.glob("*/*/*/*.json"))
+    assert [name.rpartition("/")[2] for name in names] == ["000001.json", "000002.json"]
 
-    restored = in_the_pod(restore_script(), volumes, BACKUP=kept[-1])
+    restored = in_the_pod(restore_script(), volumes, BACKUP=names[-1])
 
     assert restored.returncode == 0, restored.stderr
     store = ItemStore.open(shard, 0, 1)
@@ -86,11 +88,11 @@ def test_the_seven_newest_backups_are_kept_and_one_restores(volumes: Path) -> No
 
 
 def test_a_failed_backup_removes_no_older_one(volumes: Path) -> None:
-    for day in range(1, 10):
-        (volumes / "backups" / f"shard-0-of-1-2025010{day}T031500Z").mkdir()
+    for week in range(10, 19):
+        (volumes / "backups" / f"2025-W{week}").mkdir()
     (volumes / "store" / "shard").rename(volumes / "store" / "lost")
 
     backed_up = in_the_pod(backup_script(), volumes)
 
     assert backed_up.returncode != 0
-    assert len(list((volumes / "backups").iterdir())) == 9
+    assert len(list((volumes / "backups").glob("2025-W*"))) == 9

@@ -18,8 +18,8 @@ from tandem.chassis.calls.status import error_from_rpc
 from tandem.chassis.settings import SettingsError
 from tandem.cli.app import app
 from tandem.errors import RequestMalformed, ServiceUnavailable
-from tandem.local.item_store.object_backup import backups_in, restore_from
-from tandem.platform.files.object_store import ObjectFolder
+from tandem.local.item_store.backup import backups_in, restore
+from tandem.platform.files.object_store import object_folder
 from tandem.stack.free_ports import free_ports
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
@@ -85,9 +85,9 @@ async def test_a_call_backs_up_below_the_operators_place(s3: FaultyS3, tmp_path:
             assert "folder is not a name" in str(error)
 
     assert first.sequence == 50
-    assert backups_in(ObjectFolder(PLACE)) == [f"{PLACE}/{first.name}", f"{PLACE}/{name}"]
+    assert backups_in(object_folder(PLACE)) == [f"{PLACE}/{first.name}", f"{PLACE}/{name}"]
     assert all(key.startswith("tandem/nightly/shard-0-of-1/") for key in s3.objects)
-    restored = restore_from(f"{PLACE}/{name}", tmp_path / "new")
+    restored = restore(f"{PLACE}/{name}", tmp_path / "new")
     assert restored.sequence == 51
     assert restored.data_bytes - first.data_bytes < 5_000
 
@@ -118,7 +118,7 @@ async def test_a_caller_who_leaves_ends_the_backup(s3: FaultyS3, tmp_path: Path)
         assert await asyncio.to_thread(reached.wait, 60)
         second = asyncio.create_task(backed_up(admin, "nightly"))
         await asyncio.sleep(0.5)
-        assert backups_in(ObjectFolder(PLACE)) == []
+        assert backups_in(object_folder(PLACE)) == []
         s3.fault = no_fault
 
         call.cancel()
@@ -126,7 +126,7 @@ async def test_a_caller_who_leaves_ends_the_backup(s3: FaultyS3, tmp_path: Path)
         backup = await asyncio.wait_for(second, 60)
         let_go.set()
 
-    assert backups_in(ObjectFolder(PLACE)) == [f"{PLACE}/{backup.name}"]
+    assert backups_in(object_folder(PLACE)) == [f"{PLACE}/{backup.name}"]
 
 
 async def test_a_fault_of_the_object_store_reaches_the_caller(s3: FaultyS3, tmp_path: Path) -> None:

@@ -11,68 +11,45 @@ import typer
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, plain, with_json
 from tandem.cli.terminal.progress import LongWork
-from tandem.local.item_store.backup import (
-    back_up,
-    is_backup,
-    verify_backup,
-)
+from tandem.local.item_store.backup import back_up, backups_in, verify_backup
 from tandem.local.item_store.backup import restore as restore_backup
-from tandem.local.item_store.backup_manifest import BackupManifest, ObjectManifest
+from tandem.local.item_store.backup_manifest import BackupManifest
 from tandem.local.item_store.check import Show
 from tandem.local.item_store.environment import DEFAULT_MAP_BYTES, raise_limit
-from tandem.local.item_store.object_backup import (
-    back_up_to,
-    backups_in,
-    restore_from,
-    verify_backup_at,
-)
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.verdict import Verdict, verify_in_child
-from tandem.platform.files.object_store import ObjectFolder
+from tandem.platform.files.object_store import object_folder
 from tandem.platform.files.private_files import private_files
 
 _SHOWN_FAULT_COUNT = 20
 
 STORE = Annotated[Path, typer.Argument(help="folder of the shard's store", metavar="PATH")]
-BACKUP = Annotated[str, typer.Argument(help="what tandem shard backup printed: a folder or a URL")]
+PLACE = Annotated[
+    str,
+    typer.Argument(
+        help="folder for backups, or the URL of one in an object store: s3://, gs:// or az://"
+    ),
+]
 
 
 @with_json
-def backup(
-    path: STORE,
-    destination: Annotated[
-        str,
-        typer.Argument(
-            help="folder in which the backup gets its own folder, or the URL of a place in an "
-            "object store: s3://, gs://, az:// or file://"
-        ),
-    ],
-) -> None:
+def backup(path: STORE, place: PLACE) -> None:
     """Copy a store while it is served, as of one transaction.
 
-    To a URL, only what changed since the newest backup there is copied.
+    Only what changed since its newest backup there is copied.
     """
     with _refusals(), _progress(f"copy {path}") as show:
-        if _is_url(destination):
-            place = ObjectFolder(destination, is_new=True)
-            url, stored = back_up_to(place, path, show=show)
-            answer({"url": url, "manifest": stored})
-            _tell_state(stored)
-            out.print(url)
-        else:
-            folder, manifest = back_up(path, Path(destination), show=show)
-            answer({"folder": folder, "manifest": manifest})
-            _tell_state(manifest)
-            out.print(f"{folder}")
+        url, manifest = back_up(object_folder(_url(place), is_new=True), path, show=show)
+    answer({"url": url, "manifest": manifest})
+    _tell_state(manifest)
+    out.print(url)
 
 
 @with_json
-def backups(
-    place: Annotated[str, typer.Argument(help="URL that tandem shard backup was given")],
-) -> None:
-    """List the backups in an object store, of each store the oldest first."""
+def backups(place: PLACE) -> None:
+    """List the backups in a folder, of each store the oldest first."""
     with _refusals():
-        urls = backups_in(ObjectFolder(place))
+        urls = backups_in(object_folder(_url(place)))
     answer({"backups": urls})
     for url in urls:
         out.print(url)
@@ -81,20 +58,19 @@ def backups(
 @with_json
 def verify(
     path: Annotated[
-        str, typer.Argument(help="folder of a shard's store, or folder or URL of a backup")
+        str, typer.Argument(help="folder of a shard's store, or a backup's URL or path")
     ],
 ) -> None:
-    """Check a store or a backup; a URL's in a temporary folder.
+    """Check a store, or a backup, which is put together in a temporary folder.
 
     Checks every value, the change log, and, for a backup or an unused store, every page.
     """
     with _refusals(), _progress(f"check {path}") as show:
-        if _is_url(path):
-            verdict = verify_backup_at(path, show)
-        elif is_backup(Path(path)):
-            verdict = verify_backup(Path(path), show)
-        else:
-            verdict = verify_in_child(Path(path), show=show)
+        verdict = (
+            verify_backup(url, show)
+            if (url := _url(path)).endswith(".json")
+            else verify_in_child(Path(path), show=show)
+        )
     answer({"is_sound": verdict.is_sound} | plain(verdict) | {"path": path})
     _tell_verdict(verdict, path)
     if not verdict.is_sound:
@@ -103,16 +79,12 @@ def verify(
 
 @with_json
 def restore(
-    backup: BACKUP,
+    backup: Annotated[str, typer.Argument(help="what tandem shard backup printed")],
     path: Annotated[Path, typer.Argument(help="empty folder for the new store")],
 ) -> None:
     """Restore a shard's store from a backup, after checking it."""
     with _refusals(), _progress(f"check {backup}") as show:
-        manifest = (
-            restore_from(backup, path, show)
-            if _is_url(backup)
-            else restore_backup(Path(backup), path, show)
-        )
+        manifest = restore_backup(_url(backup), path, show)
     answer({"path": path, "manifest": manifest})
     _tell_state(manifest)
     out.print(f"{path} is {manifest.identity}: start index_svc on it")
@@ -141,22 +113,21 @@ def grow(
         )
 
 
-def _is_url(text: str) -> bool:
-    return "://" in text
+def _url(text: str) -> str:
+    """Returns the URL of a path; a folder that is a backup of an older release has a manifest."""
+    if "://" in text:
+        return text
+    path = Path(text).absolute()
+    return (path / "manifest.json" if (path / "manifest.json").exists() else path).as_uri()
 
 
-def _tell_state(manifest: BackupManifest | ObjectManifest) -> None:
+def _tell_state(manifest: BackupManifest) -> None:
     items = ", ".join(
         f"{count:,} in {name}" for name, count in sorted(manifest.item_counts.items())
     )
-    more = (
-        f"SHA-256 {manifest.data_sha256[:16]}…"
-        if isinstance(manifest, BackupManifest)
-        else f"{manifest.changed_bytes:,} of them changes"
-    )
     out.print(
         f"{manifest.identity} at change {manifest.sequence:,}: items {items or 'none'}; "
-        f"{manifest.data_bytes:,} bytes, {more}"
+        f"{manifest.data_bytes:,} bytes, {manifest.changed_bytes:,} of them changes"
     )
 
 

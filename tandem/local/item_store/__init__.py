@@ -8,6 +8,6 @@ files, environment        the databases, and the LMDB environment under them
 writer_lock, file_system, reader_age   what keeps other processes and disks safe
 group_commit   one thread that commits the writes of many
 check, verdict            verification, in a process that may die of it
-backup, backup_manifest   copies of a store, checked before they are restored
-object_backup, change_set   the same in an object store, where a later one brings what changed
+backup, backup_manifest   copies of a store, of which a later one brings what changed
+change_set, restored_store   how it brings that; how a store appears at once
 """

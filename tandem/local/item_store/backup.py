@@ -1,86 +1,127 @@
 """Backs up one shard's store while it serves, verifies backups and restores them.
 
-A backup is a folder with the store's `data.mdb`, without free pages, and a `manifest.json`.
+A place is a folder, in a file system or an object store; a backup there is named by its manifest:
+
+    PLACE/shard-0-of-2/STORE_ID/000007.json     a manifest, created last and never replaced
+    PLACE/shard-0-of-2/STORE_ID/000007/SHA256   the parts that backup 7 has more than those before
+
+The first backup is a copy in parts. A later one adds the changes since the newest, until these are
+half as large as the copy, or the change log no longer reaches so far back.
+
+index_svc runs this module as a program, because a transaction as long as an upload would keep its
+own environment from being opened again after a fault of the disk:
+
+    python -m tandem.local.item_store.backup STORE PLACE
 """
 
 import hashlib
+import json
 import os
+import re
 import shutil
-import uuid
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import lmdb
 
-from tandem.local.item_store.backup_manifest import MANIFEST_NAME, MANIFEST_VERSION, BackupManifest
-from tandem.local.item_store.check import Show
+from tandem.installation import PackageMissing
+from tandem.local.item_store.backup_manifest import BackupManifest, Part
+from tandem.local.item_store.change_set import apply_changes, has_changes_since, pack_changes
+from tandem.local.item_store.check import CheckDepth, Show
 from tandem.local.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES
-from tandem.local.item_store.file_system import check_file_system
-from tandem.local.item_store.files import (
-    RESTORING_NAME,
-    StoreFiles,
-)
+from tandem.local.item_store.files import StoreFiles
 from tandem.local.item_store.refused import StoreRefused
-from tandem.local.item_store.verdict import CheckDepth, Verdict, verify_in_child
-from tandem.local.item_store.writer_lock import FILE_NAME as WRITER_LOCK_NAME
-from tandem.local.item_store.writer_lock import WriterLock
-from tandem.platform.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
-from tandem.platform.files.whole_file import sync
+from tandem.local.item_store.restored_store import restoring
+from tandem.local.item_store.verdict import Verdict, verify_in_child
+from tandem.platform.files.object_store import ObjectFolder, object_folder, path_of
+from tandem.platform.files.private_files import keep_files_private
 
-_PARTIAL_SUFFIX = ".part"
-_SHOW_SECONDS = 0.1
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
+PART_BYTES = 8 << 20
+"""How much of a copy or of changes becomes one object, which has half a minute for its way."""
+# Each upload in progress has its part in memory twice: as sent, and as read back.
+_UPLOAD_COUNT = 3
+_SUFFIX = ".json"
+_MANIFEST = re.compile(r"(.*/)?\d{6,}\.json")
 
 
 def back_up(
+    place: ObjectFolder,
     store: Path,
-    destination: Path,
     *,
+    part_bytes: int = PART_BYTES,
     show: Show | None = None,
-    clock: Callable[[], datetime] = utc_now,
-) -> tuple[Path, BackupManifest]:
-    """Copies a store, even while it is written, into a new folder in `destination`; returns that.
+) -> tuple[str, BackupManifest]:
+    """Backs up a store, even while it is written; returns its URL and manifest.
 
-    The copy is the state after one transaction. It gets its name once it is complete and synced;
-    an interrupted copy keeps the suffix ".part" and is removed by the next backup. `show` gets the
-    copied bytes and their upper bound. Raises StoreRefused.
+    Every part is read back and compared. An interrupted backup stays invisible, and the next one
+    uses or removes its parts. Of two at a time the later is refused at its end. `show` gets the
+    bytes that are there and their upper bound. Raises StoreRefused, and OSError where the object
+    store fails.
     """
-    with closing(checked_files(store)) as files:
-        created_time = clock()
-        name = f"shard-{files.identity.shard_number}-of-{files.identity.shard_count}"
-        backup = destination / f"{name}-{created_time:%Y%m%dT%H%M%SZ}"
-        if backup.exists():
-            raise StoreRefused(f"{backup} exists already: wait a second, or remove it")
-        destination.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-        _remove_partial(destination)
-        partial = backup.with_name(backup.name + _PARTIAL_SUFFIX)
-        partial.mkdir(PRIVATE_FOLDER)
-        lock = WriterLock(partial)
-        try:
-            manifest = _copy(files, partial, created_time, show)
-            manifest.write(partial)
-            (partial / WRITER_LOCK_NAME).unlink()
-            for file in partial.iterdir():
-                file.chmod(PRIVATE_FILE)
-            sync(partial)
-            partial.rename(backup)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-        finally:
-            lock.release()
-        sync(destination)
-    return backup, manifest
+    with closing(_checked_files(store)) as files, files.env.read() as txn:
+        state = _described(files, txn)
+        folder = place.inner(f"{str(files.identity).replace(' ', '-')}/{files.store_id}")
+        sizes = folder.sizes()
+        newest = max(filter(_MANIFEST.fullmatch, sizes), default=f"{0:06d}{_SUFFIX}")
+        number = f"{int(newest.removesuffix(_SUFFIX)) + 1:06d}"
+        base = _base(folder, newest, sizes, files, txn)
+        pieces = (
+            _copied(files, txn, part_bytes)
+            if base is None
+            else pack_changes(files, txn, base.sequence, part_bytes)
+        )
+        parts, done_bytes = [], 0
+        with closing(pieces):
+            for part in _uploaded(folder, number, pieces):
+                parts.append(part)
+                done_bytes += part.byte_count
+                if show:
+                    show(done_bytes, files.env.used_bytes())
+    manifest = BackupManifest(
+        **state,
+        data=tuple(parts) if base is None else base.data,
+        changes=() if base is None else (*base.changes, *parts),
+    )
+    _create_manifest(folder, number + _SUFFIX, manifest)
+    # Backups of this number that were interrupted have left the rest, which no manifest names.
+    left = {each for each in sizes if each.startswith(f"{number}/")}
+    with suppress(OSError):  # credentials may forbid it
+        folder.remove(sorted(left - {part.name for part in parts}))
+    return f"{folder.url}/{number}{_SUFFIX}", manifest
 
 
-def checked_files(store: Path) -> StoreFiles:
+def backups_in(place: ObjectFolder) -> list[str]:
+    """Returns the URLs of the backups below a place, of each store the oldest first."""
+    return [f"{place.url}/{name}" for name in sorted(place.sizes()) if _MANIFEST.fullmatch(name)]
+
+
+def verify_backup(url: str, show: Show | None = None) -> Verdict:
+    """Downloads a backup into a temporary folder and checks everything; raises StoreRefused."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _assembled(url, Path(folder), show)[1]
+
+
+def restore(url: str, store: Path, show: Show | None = None) -> BackupManifest:
+    """Restores a backup to a store in an empty folder, where it appears once it is checked.
+
+    Raises StoreRefused, and OSError where the object store fails; another restore starts over.
+    """
+    with restoring(store) as folder:
+        manifest, verdict = _assembled(url, folder, show)
+        if not verdict.is_sound:
+            why = (*verdict.damage, *verdict.corrupt_items)[0]
+            raise StoreRefused(f"{url} is damaged ({why}): use another backup")
+    return manifest
+
+
+def _checked_files(store: Path) -> StoreFiles:
     """Opens a store to read it, served or not; raises StoreRefused where it is damaged."""
     # LMDB would kill this process where it cannot read a page.
     if damage := verify_in_child(store, CheckDepth.WALK).damage:
@@ -88,99 +129,7 @@ def checked_files(store: Path) -> StoreFiles:
     return StoreFiles(store, None, readonly=True, map_bytes=DEFAULT_MAP_BYTES)
 
 
-def is_backup(path: Path) -> bool:
-    """Returns whether the folder is a backup, and not a store."""
-    return (path / MANIFEST_NAME).exists()
-
-
-def verify_backup(backup: Path, show: Show | None = None) -> Verdict:
-    """Checks a backup against its manifest, then its contents; raises StoreRefused."""
-    manifest = BackupManifest.read(backup)
-    data = backup / DATA_NAME
-    if not data.is_file():
-        raise StoreRefused(f"{backup} has no {DATA_NAME}: it is not a complete backup")
-    if (sha256 := _sha256(data)) != manifest.data_sha256:
-        raise StoreRefused(
-            f"{data} is damaged: its SHA-256 is {sha256[:16]}…, but {manifest.data_sha256[:16]}… "
-            "in the manifest: use another backup"
-        )
-    return verify_in_child(backup, CheckDepth.VALUES, show=show)
-
-
-def restore(backup: Path, store: Path, show: Show | None = None) -> BackupManifest:
-    """Verifies a backup and restores it to a store in an empty folder.
-
-    The store appears at once, when it is complete: opening what a killed restore left is refused,
-    and another restore starts over. Raises StoreRefused.
-    """
-    check_file_system(store)
-    check_sound(verify_backup(backup, show), backup)
-    with restoring(store) as folder:
-        shutil.copyfile(backup / DATA_NAME, folder / DATA_NAME)
-    return BackupManifest.read(backup)
-
-
-def check_sound(verdict: Verdict, backup: object) -> None:
-    """Raises StoreRefused where a check of the backup found damage."""
-    if not verdict.is_sound:
-        why = (*verdict.damage, *verdict.corrupt_items)[0]
-        raise StoreRefused(f"{backup} is damaged ({why}): use another backup")
-
-
-@contextmanager
-def restoring(store: Path) -> Iterator[Path]:
-    """Yields an empty folder, and then puts the `data.mdb` in it into the store at once.
-
-    The store gets a new store_id, because the lost store may have used the numbers of its next
-    changes already. Raises StoreRefused where the store is not an empty folder.
-    """
-    check_file_system(store)
-    store.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-    lock = WriterLock(store)
-    try:
-        _check_empty(store)
-        folder = store / RESTORING_NAME
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(PRIVATE_FOLDER)
-        sync(store)
-        yield folder
-        (folder / DATA_NAME).chmod(PRIVATE_FILE)
-        _rename_history(folder)
-        sync(folder)
-        (folder / DATA_NAME).rename(store / DATA_NAME)
-        sync(store)
-        shutil.rmtree(folder)
-    finally:
-        lock.release()
-
-
-def _remove_partial(destination: Path) -> None:
-    """Removes the remains of killed backups, but not a backup in progress."""
-    for partial in destination.glob(f"shard-*{_PARTIAL_SUFFIX}"):
-        try:
-            WriterLock(partial).release()
-        except StoreRefused:
-            continue
-        shutil.rmtree(partial)
-
-
-def _copy(
-    files: StoreFiles, partial: Path, created_time: datetime, show: Show | None
-) -> BackupManifest:
-    file = partial / DATA_NAME
-    with files.env.read() as txn:
-        with file.open("wb") as data, ThreadPoolExecutor(1) as threads:
-            copying = threads.submit(files.env.copy_compacted, data.fileno(), txn)
-            while wait((copying,), _SHOW_SECONDS).not_done:
-                if show:
-                    show(file.stat().st_size, files.env.used_bytes())
-            copying.result()
-        state = described(files, txn, created_time)
-    sync(file)
-    return BackupManifest(**state, data_bytes=file.stat().st_size, data_sha256=_sha256(file))
-
-
-def copied(
+def _copied(
     files: StoreFiles, txn: lmdb.Transaction, piece_bytes: int
 ) -> Generator[bytes, None, None]:
     """Yields the store as of a transaction, without free pages, in pieces."""
@@ -197,44 +146,145 @@ def copied(
         copying.result()
 
 
-def described(files: StoreFiles, txn: lmdb.Transaction, created_time: datetime) -> dict[str, Any]:
-    """Returns the fields that the manifests of all backups share."""
+def _described(files: StoreFiles, txn: lmdb.Transaction) -> dict[str, Any]:
+    """Returns the fields of a manifest that say what is backed up."""
     counts = {key.removeprefix("index/"): 0 for key in files.meta_keys(txn, "index/")}
     for key in txn.cursor(files.items).iternext(values=False):
         index_id = bytes(key).split(b"\0", 1)[0].decode()
         counts[index_id] = counts.get(index_id, 0) + 1
     return {
-        "manifest_version": MANIFEST_VERSION,
         "schema_version": files.schema_version,
         "shard_number": files.identity.shard_number,
         "shard_count": files.identity.shard_count,
         "store_id": files.store_id,
         "sequence": int(files.get_meta(txn, "sequence") or 0),
         "item_counts": counts,
-        "created_time": created_time.isoformat(timespec="seconds"),
+        "created_time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _sha256(file: Path) -> str:
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
+def _manifest(folder: ObjectFolder, name: str) -> BackupManifest:
+    return BackupManifest.of(folder.read(name), f"{folder.url}/{name}")
 
 
-def _check_empty(store: Path) -> None:
-    # Every ext4 volume has lost+found in its root.
-    allowed = {"lost+found", WRITER_LOCK_NAME, RESTORING_NAME}
-    if others := sorted(path.name for path in store.iterdir() if path.name not in allowed):
+def _base(
+    folder: ObjectFolder,
+    newest: str,
+    sizes: dict[str, int],
+    files: StoreFiles,
+    txn: lmdb.Transaction,
+) -> BackupManifest | None:
+    """Returns the backup to which changes can be added; None where a copy is needed."""
+    if newest not in sizes:
+        return None
+    base = _manifest(folder, newest)
+    if (
+        any(sizes.get(part.name) != part.byte_count for part in base.parts)
+        or 3 * base.changed_bytes > base.data_bytes
+        or not has_changes_since(files, txn, base.sequence)
+    ):
+        return None
+    return base
+
+
+def _uploaded(folder: ObjectFolder, number: str, pieces: Iterator[bytes]) -> Iterator[Part]:
+    """Uploads pieces, some at a time; yields each part in order."""
+    with ThreadPoolExecutor(_UPLOAD_COUNT) as threads:
+        pending: deque[Future[Part]] = deque()
+        for piece in pieces:
+            if len(pending) == _UPLOAD_COUNT:
+                yield pending.popleft().result()
+            pending.append(threads.submit(_upload, folder, number, piece))
+        while pending:
+            yield pending.popleft().result()
+
+
+def _upload(folder: ObjectFolder, number: str, piece: bytes) -> Part:
+    part = Part(name=f"{number}/{hashlib.sha256(piece).hexdigest()}", byte_count=len(piece))
+    with suppress(FileExistsError):  # of an interrupted backup
+        folder.create(part.name, piece)
+    try:
+        _read_part(folder, part)
+    except StoreRefused:
+        with suppress(OSError):
+            folder.remove([part.name])
+        raise
+    return part
+
+
+def _read_part(folder: ObjectFolder, part: Part) -> bytes:
+    data = folder.read(part.name)
+    _check_part(f"{folder.url}/{part.name}", part, len(data), hashlib.sha256(data).hexdigest())
+    return data
+
+
+def _check_part(url: str, part: Part, byte_count: int, sha256: str) -> None:
+    if sha256 != part.sha256:
         raise StoreRefused(
-            f"{store} is not empty ({', '.join(others[:3])}): move its contents away, or "
-            "restore into another folder"
+            f"{url} is damaged: it has {byte_count:,} bytes with SHA-256 {sha256[:16]}…, and "
+            f"{part.byte_count:,} with {part.sha256[:16]}… were stored"
         )
 
 
-def _rename_history(folder: Path) -> None:
-    """Gives the store in the folder a new store_id and syncs it."""
-    size_bytes = (folder / DATA_NAME).stat().st_size
-    # The existing pages, and room for one more transaction.
-    files = StoreFiles(folder, None, readonly=False, map_bytes=size_bytes + (1 << 20))
-    with closing(files), files.env.write() as txn:
-        files.put_meta(txn, "store_id", uuid.uuid4().hex)
-    sync(folder / DATA_NAME)
+def _create_manifest(folder: ObjectFolder, name: str, manifest: BackupManifest) -> None:
+    data = manifest.text().encode()
+    with suppress(FileExistsError):  # of a first attempt whose answer was lost, if it is the same
+        folder.create(name, data)
+    if folder.read(name) != data:
+        raise StoreRefused(
+            f"{folder.url}/{name} is another backup, of another process, or damaged: verify it"
+        )
+
+
+def _assembled(url: str, target: Path, show: Show | None) -> tuple[BackupManifest, Verdict]:
+    """Downloads a backup, applies its changes, and checks the store in the target folder."""
+    folder_url, _, name = url.rpartition("/")
+    folder = object_folder(folder_url)
+    manifest = _manifest(folder, name)
+    if manifest.is_one_file:
+        _copy_whole(path_of(folder_url) / DATA_NAME, target / DATA_NAME, manifest.data[0])
+    else:
+        with (target / DATA_NAME).open("wb") as data:
+            for part in manifest.data:
+                data.write(_read_part(folder, part))
+                if show:
+                    show(data.tell(), manifest.data_bytes)
+    if manifest.changes:
+        # Small values of 2 kB have a page of 4 kB each.
+        map_bytes = max(DEFAULT_MAP_BYTES, 4 * manifest.data_bytes)
+        with closing(StoreFiles(target, None, readonly=False, map_bytes=map_bytes)) as files:
+            for part in manifest.changes:
+                try:
+                    apply_changes(files, _read_part(folder, part))
+                except lmdb.Error as error:  # a full disk, for one
+                    raise OSError(f"the changes of {url} could not be applied: {error}") from error
+    return manifest, verify_in_child(target, show=show)
+
+
+def _copy_whole(file: Path, copy: Path, part: Part) -> None:
+    if not file.is_file():  # Reading a named pipe, for example, would never end.
+        raise StoreRefused(f"{file.parent} has no {file.name}: it is not a complete backup")
+    shutil.copyfile(file, copy)
+    with copy.open("rb") as data:
+        sha256 = hashlib.file_digest(data, "sha256").hexdigest()
+    _check_part(str(file), part, copy.stat().st_size, sha256)
+
+
+def _main(store: str, place: str) -> None:
+    """Prints the progress, and at last the backup or why there is none, as lines of JSON."""
+    keep_files_private()
+
+    def show(done: int, total: int) -> None:
+        print(json.dumps({"uploaded_bytes": done, "upload_limit_bytes": total}), flush=True)
+
+    try:
+        url, manifest = back_up(object_folder(place, is_new=True), Path(store), show=show)
+    except (StoreRefused, OSError, PackageMissing) as error:
+        print(json.dumps({"refusal": str(error)}))
+    else:
+        backup = {"url": url, "sequence": manifest.sequence, "data_bytes": manifest.data_bytes}
+        print(json.dumps({"backup": backup}))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

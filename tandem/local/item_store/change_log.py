@@ -10,6 +10,7 @@ import lmdb
 from tandem.errors import ItemCorrupt
 from tandem.local.item_store.checksum import ChecksumMismatch, unseal
 from tandem.local.item_store.files import seal_json
+from tandem.stages.changes import ItemChange
 
 KEPT_CHANGE_COUNT = 1_000_000
 
@@ -17,14 +18,10 @@ Operation = Literal["upsert", "delete", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Describes change number `sequence`: an item stored or deleted, or an index dropped."""
+class Change(ItemChange):
+    """Describes a change as the log keeps it."""
 
-    sequence: int
     operation: Operation
-    index_id: str
-    item_id: str
-    """Empty where an index was dropped; it had no item then."""
 
 
 def append_change(txn: lmdb.Transaction, log: Any, change: Change, kept_count: int) -> None:  # noqa: ANN401
@@ -79,7 +76,7 @@ def _change(key: bytes, value: bytes | memoryview) -> Change:
         operation, index_id, item_id = json.loads(bytes(unseal(key, value)))
     except (ChecksumMismatch, ValueError) as error:
         raise ItemCorrupt(item_id=f"(change {sequence})", why=str(error)) from error
-    return Change(sequence, operation, index_id, item_id)
+    return Change(sequence, index_id, item_id, operation)
 
 
 def _key(sequence: int) -> bytes:

@@ -207,7 +207,7 @@ def _check_item(
         return
     if index_id not in index_ids:
         verdict.add_corrupt_item(f"{_shown(key)}: there is no such index")
-    if logged not in (None, Change(record.sequence, "upsert", index_id, item_id)):
+    if logged not in (None, Change(record.sequence, index_id, item_id, "upsert")):
         verdict.add_corrupt_item(f"{_shown(key)}: change {record.sequence} is of another item")
 
 

@@ -382,7 +382,7 @@ class ItemStore:
         index_id: str,
         item_id: str,
     ) -> None:
-        change = Change(sequence, operation, index_id, item_id)
+        change = Change(sequence, index_id, item_id, operation)
         append_change(txn, self._files.log, change, self._kept_log_count)
 
     def _changes(self, start: int) -> Iterator[Change]:

@@ -7,7 +7,7 @@ import lmdb
 from tandem.local.item_store.files import StoreFiles
 from tandem.stages.item_write import Committed, Fence, refused_by_fence
 
-_SEALED_KEY = "sealed"
+SEALED_KEY = "sealed"
 
 
 class WriteFence:
@@ -19,14 +19,14 @@ class WriteFence:
 
     def check(self, txn: lmdb.Transaction) -> None:
         """Raises ServiceUnavailable where a write is refused."""
-        if time.monotonic() < self._end_time or self._files.get_meta(txn, _SEALED_KEY):
+        if time.monotonic() < self._end_time or self._files.get_meta(txn, SEALED_KEY):
             raise refused_by_fence()
 
     def put(self, txn: lmdb.Transaction, fence: Fence, sequence: int) -> Committed:
         """Begins, seals or ends the fence, in the order of the writes."""
         self._end_time = time.monotonic() + fence.seconds
         if fence.sealed_sequence == sequence:
-            self._files.put_meta(txn, _SEALED_KEY, value=True)
-        elif fence.seconds == 0 and self._files.get_meta(txn, _SEALED_KEY):
-            self._files.delete_meta(txn, _SEALED_KEY)
-        return Committed(sequence, is_sealed=bool(self._files.get_meta(txn, _SEALED_KEY)))
+            self._files.put_meta(txn, SEALED_KEY, value=True)
+        elif fence.seconds == 0 and self._files.get_meta(txn, SEALED_KEY):
+            self._files.delete_meta(txn, SEALED_KEY)
+        return Committed(sequence, is_sealed=bool(self._files.get_meta(txn, SEALED_KEY)))

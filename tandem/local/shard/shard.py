@@ -45,7 +45,7 @@ from tandem.local.shard.upkeep.recall_check import RecallCheck
 from tandem.local.shard.upkeep.record_check import RecordCheck, take_out, take_out_damaged
 from tandem.local.shard.upkeep.snapshot_schedule import SnapshotSchedule
 from tandem.local.shard.upkeep.tuning_file import TuningFile
-from tandem.stages.changes import ChangePage, ItemChange
+from tandem.stages.changes import ChangePage
 from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.items import MAX_READ_BYTES, Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
@@ -291,12 +291,7 @@ class StoredShard:
         self._check_loaded()
         identity, found = self._store.identity, self._store.changes_since(after_sequence)
         return ChangePage(
-            changes=None
-            if found is None
-            else [
-                ItemChange(each.sequence, each.index_id, each.item_id)
-                for each in itertools.islice(found, max_count)
-            ],
+            changes=None if found is None else list(itertools.islice(found, max_count)),
             sequence=self._store.sequence(),
             store_id=self._store.store_id,
             shard_number=identity.shard_number,

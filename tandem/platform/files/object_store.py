@@ -4,17 +4,18 @@ Credentials and endpoints come from the environment, as obstore reads them (`AWS
 `GOOGLE_...`, `AZURE_...`); none stands in a URL.
 """
 
+import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Literal, Self
+from urllib.parse import unquote, urlsplit
 
 from tandem.installation import PackageMissing
+from tandem.platform.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from tandem.platform.files.whole_file import sync
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 _RETRY_SECONDS = 180.0
 
@@ -25,43 +26,31 @@ class ObjectFolder:
     Any fault of the store or the way to it raises an OSError of one line, after retries.
     """
 
-    def __init__(
-        self, url: str, *, is_new: bool = False, retry_seconds: float = _RETRY_SECONDS
-    ) -> None:
-        """Opens the folder, with `is_new` also one that does not exist in a file system.
-
-        Raises OSError for a URL of no known store, PackageMissing without obstore.
-        """
+    def __init__(self, url: str, retry_seconds: float) -> None:
         try:  # Here, because obstore comes with an extra, and most commands do without.
-            from obstore.store import LocalStore, from_url
+            from obstore.store import from_url
         except ModuleNotFoundError as error:
             raise PackageMissing("an object store", "obstore") from error
         self.url = url.rstrip("/")
         self._retry_seconds = retry_seconds
+        # Options of the client would replace those of the environment.
         with self._named_faults():
-            self._store: ObjectStore = (
-                LocalStore.from_url(self.url, mkdir=is_new)
-                if url.startswith("file:")
-                # Options of the client would replace those of the environment.
-                else from_url(
-                    self.url,
-                    retry_config={"retry_timeout": timedelta(seconds=retry_seconds)},
-                )
+            self._store = from_url(
+                self.url, retry_config={"retry_timeout": timedelta(seconds=retry_seconds)}
             )
 
     def inner(self, name: str) -> Self:
         """Returns a folder within this one, which need not exist."""
-        url = f"{self.url}/{name}"
-        return type(self)(url, is_new=True, retry_seconds=self._retry_seconds)
+        return type(self)(f"{self.url}/{name}", self._retry_seconds)
 
-    def create(self, name: str, data: bytes) -> None:
-        """Stores a whole object durably; raises FileExistsError where the name is taken."""
+    def create(self, name: str, data: bytes, *, is_replaced: bool = False) -> None:
+        """Stores a whole object durably.
+
+        Raises FileExistsError where the name is taken, unless its object may be replaced.
+        """
+        mode: Literal["create", "overwrite"] = "overwrite" if is_replaced else "create"
         with self._named_faults():
-            self._store.put(name, data, mode="create", use_multipart=False)
-        root = getattr(self._store, "prefix", None)
-        if isinstance(root, Path):  # obstore leaves a file to the system's cache
-            file = root / name
-            sync(file, *(each for each in file.parents if each.is_relative_to(root)))
+            self._store.put(name, data, mode=mode, use_multipart=False)
 
     def read(self, name: str) -> bytes:
         """Returns a whole object; raises FileNotFoundError."""
@@ -90,6 +79,71 @@ class ObjectFolder:
             raise FileNotFoundError(_first_line(error)) from error
         except (BaseError, ValueError) as error:
             raise OSError(f"{self.url}: {_first_line(error)}") from error
+
+
+class _FileFolder(ObjectFolder):
+    """Has its objects as files, each of which appears whole and durable."""
+
+    def __init__(self, url: str, *, is_new: bool) -> None:
+        self.url = url.rstrip("/")
+        self._root = path_of(self.url)
+        if is_new:
+            _make_private(self._root)
+        elif not self._root.is_dir():
+            raise FileNotFoundError(f"{self.url} is not a folder")
+
+    def inner(self, name: str) -> Self:
+        return type(self)(f"{self.url}/{name}", is_new=True)
+
+    def create(self, name: str, data: bytes, *, is_replaced: bool = False) -> None:
+        file = self._root / name
+        _make_private(file.parent)
+        fresh = file.with_name(f".{secrets.token_hex(8)}")
+        try:
+            fresh.write_bytes(data)
+            fresh.chmod(PRIVATE_FILE)
+            sync(fresh)
+            if is_replaced:
+                fresh.replace(file)
+            else:
+                os.link(fresh, file)
+        finally:
+            fresh.unlink(missing_ok=True)
+        sync(*(each for each in file.parents if each.is_relative_to(self._root)))
+
+    def read(self, name: str) -> bytes:
+        return (self._root / name).read_bytes()
+
+    def sizes(self) -> dict[str, int]:
+        files = (each for each in self._root.rglob("[!.]*") if each.is_file())
+        return {str(each.relative_to(self._root)): each.stat().st_size for each in files}
+
+    def remove(self, names: list[str]) -> None:
+        for name in names:
+            (self._root / name).unlink(missing_ok=True)
+
+
+def object_folder(
+    url: str, *, is_new: bool = False, retry_seconds: float = _RETRY_SECONDS
+) -> ObjectFolder:
+    """Opens the folder, with `is_new` also one that does not exist in a file system.
+
+    Raises OSError for a URL of no known store, PackageMissing without obstore.
+    """
+    if url.startswith("file:"):
+        return _FileFolder(url, is_new=is_new)
+    return ObjectFolder(url, retry_seconds)
+
+
+def path_of(url: str) -> Path:
+    """Returns the path of a URL such as file:///folder."""
+    return Path(unquote(urlsplit(url).path))
+
+
+def _make_private(folder: Path) -> None:
+    """Makes the folder and its parents where they are missing, for their owner alone."""
+    for each in (*reversed(folder.parents), folder):
+        each.mkdir(PRIVATE_FOLDER, exist_ok=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from tandem.chassis.settings import SettingsError
 from tandem.errors import ServiceUnavailable
 from tandem.installation import PackageMissing
-from tandem.platform.files.object_store import ObjectFolder
+from tandem.platform.files.object_store import object_folder
 from tandem.remote.engine_metrics import engine_call
 
 _T = TypeVar("_T")
@@ -32,7 +32,7 @@ class ItemObjects:
     def __init__(self, url: str) -> None:
         """Takes a URL such as s3://bucket/folder or file:///folder; raises SettingsError."""
         try:
-            self._folder = ObjectFolder(url, is_new=True, retry_seconds=_RETRY_SECONDS)
+            self._folder = object_folder(url, is_new=True, retry_seconds=_RETRY_SECONDS)
         except (OSError, PackageMissing) as error:
             raise SettingsError(f"the object store cannot be used: {error}") from error
         self._threads = ThreadPoolExecutor(_THREAD_COUNT, "objects")
@@ -48,6 +48,10 @@ class ItemObjects:
     async def delete(self, keys: Iterable[str]) -> None:
         """Deletes objects, ignoring those that are not there."""
         await asyncio.gather(*(self._do(self._folder.remove, [key]) for key in keys))
+
+    async def replace(self, key: str, data: bytes) -> None:
+        """Stores an object by key, in place of such a one."""
+        await self._do(lambda: self._folder.create(key, data, is_replaced=True))
 
     async def names(self, folder: str) -> list[str]:
         """Returns the names of all objects below the folder."""

@@ -20,12 +20,12 @@ def test_changes_since_a_sequence_are_returned_in_order(store: ItemStore) -> Non
     store.apply([Delete("scenes", ["a", "nobody"]), Upsert("z", FINGERPRINT, [text_item("a")])])
 
     assert changes(store, 0) == [
-        Change(1, "upsert", "scenes", "a"),
-        Change(2, "upsert", "scenes", "b"),
-        Change(3, "delete", "scenes", "a"),
-        Change(4, "upsert", "z", "a"),
+        Change(1, "scenes", "a", "upsert"),
+        Change(2, "scenes", "b", "upsert"),
+        Change(3, "scenes", "a", "delete"),
+        Change(4, "z", "a", "upsert"),
     ]
-    assert changes(store, 3) == [Change(4, "upsert", "z", "a")]
+    assert changes(store, 3) == [Change(4, "z", "a", "upsert")]
     assert changes(store, 4) == []
     # A sequence of another history of this shard, before it was restored for example.
     assert changes(store, 5) is None
@@ -45,9 +45,9 @@ def test_the_drop_of_an_index_is_a_change_after_the_deletes_of_its_items(store: 
         Committed(3, is_dropped=True),
     ]
     assert changes(store, 1) == [
-        Change(2, "delete", "scenes", "a"),
-        Change(3, "drop", "scenes", ""),
-        Change(4, "upsert", "scenes", "a"),
+        Change(2, "scenes", "a", "delete"),
+        Change(3, "scenes", "", "drop"),
+        Change(4, "scenes", "a", "upsert"),
     ]
 
 
@@ -68,7 +68,7 @@ def test_trimmed_changes_are_not_returned_in_part(path: Path) -> None:
         store.apply([Upsert("scenes", FINGERPRINT, [text_item("a", seed)])])
 
     assert changes(store, 1) is None
-    assert changes(store, 2) == [Change(n, "upsert", "scenes", "a") for n in (3, 4, 5)]
+    assert changes(store, 2) == [Change(n, "scenes", "a", "upsert") for n in (3, 4, 5)]
     assert changes(store, 5) == []
     store.close()
     with lmdb.open(str(path), max_dbs=3) as env, env.begin() as txn:

@@ -10,6 +10,7 @@ import pytest
 
 from tandem.local.item_store.backup import back_up, restore
 from tandem.local.item_store.item_store import ItemStore
+from tandem.platform.files.object_store import object_folder
 from tandem.platform.files.private_files import private_files
 from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
@@ -38,7 +39,8 @@ def test_a_store_its_backup_and_its_restore_are_private(tmp_path: Path, umask: i
     store = ItemStore.open(tmp_path / "shard", 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item("one")])])
     store.close()
-    backup, _ = back_up(tmp_path / "shard", tmp_path / "backups")
+    place = object_folder(f"file://{tmp_path}/backups", is_new=True)
+    backup, _ = back_up(place, tmp_path / "shard")
     restore(backup, tmp_path / "restored")
     restored = ItemStore.open(tmp_path / "restored", 0, 1, map_bytes=MAP_BYTES)
     try:

@@ -51,7 +51,7 @@ def test_a_store_of_version_1_is_read_and_brought_to_ours(path: Path) -> None:
     assert isinstance(b.encoding.tokens, ImageTokens)
     assert isinstance(expected.tokens, ImageTokens)
     np.testing.assert_array_equal(b.encoding.tokens.values, expected.tokens.values)
-    assert changes(store, 0) == [Change(n, "upsert", "scenes", i) for n, i in ((1, "a"), (2, "b"))]
+    assert changes(store, 0) == [Change(n, "scenes", i, "upsert") for n, i in ((1, "a"), (2, "b"))]
     store_id = store.store_id
     assert len(store_id) == 32
     upsert = Upsert("scenes", FINGERPRINT, [replace(text_item("a"), attributes={"x": 1})], "r")

@@ -49,6 +49,7 @@ from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.shard import ShardSettings, StoredShard
 from tandem.local.shard.upkeep import index_loader, maintenance, rebuild
 from tandem.local.shard.upkeep.snapshot_check import check_here
+from tandem.platform.files.object_store import object_folder
 from tandem.stages.item_write import Committed, Delete, ItemWrite, Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
@@ -200,7 +201,8 @@ class ShardModel(RuleBasedStateMachine):
         """Continues with a restored backup."""
         self._is_restoring = False
         self._shard.close()
-        backup, _ = back_up(self._path, Path(self._folder.name) / "backups")
+        place = object_folder(f"file://{self._folder.name}/backups", is_new=True)
+        backup, _ = back_up(place, self._path)
         self._generation += 1
         restore(backup, self._path)
         self._shard = self._open()

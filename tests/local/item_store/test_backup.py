@@ -15,17 +15,12 @@ import lmdb
 import pytest
 
 from tandem.local.item_store import change_set, files
+from tandem.local.item_store.backup import back_up, backups_in, restore, verify_backup
 from tandem.local.item_store.change_log import KEPT_CHANGE_COUNT
 from tandem.local.item_store.item_store import ItemStore
-from tandem.local.item_store.object_backup import (
-    back_up_to,
-    backups_in,
-    restore_from,
-    verify_backup_at,
-)
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT
-from tandem.platform.files.object_store import ObjectFolder
+from tandem.platform.files.object_store import ObjectFolder, object_folder
 from tandem.stages.item_write import Delete, Drop, ItemWrite, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
 from tests.support.object_store.faulty_s3 import (
@@ -65,13 +60,13 @@ def place(
 ) -> ObjectFolder:
     """Opens an empty place for backups, of each kind."""
     if request.param == "file":
-        return ObjectFolder(f"file://{tmp_path}/place", is_new=True)
+        return object_folder(f"file://{tmp_path}/place", is_new=True)
     if request.param == "moto":
         for name, value in s3_environment(request.getfixturevalue("moto")).items():
             monkeypatch.setenv(name, value)
-        return ObjectFolder(f"s3://{BUCKET}/{tmp_path.name}")
+        return object_folder(f"s3://{BUCKET}/{tmp_path.name}")
     request.getfixturevalue("s3")
-    return ObjectFolder("s3://bucket/some/place")
+    return object_folder("s3://bucket/some/place")
 
 
 @pytest.fixture
@@ -91,9 +86,9 @@ def test_a_restored_store_is_the_one_that_was_backed_up(
     path: Path, place: ObjectFolder, tmp_path: Path
 ) -> None:
     """The first backup is a copy in parts, and only the store_id differs after a restore."""
-    url, manifest = back_up_to(place, path, part_bytes=PART_BYTES)
+    url, manifest = back_up(place, path, part_bytes=PART_BYTES)
 
-    restore_from(url, tmp_path / "new")
+    restore(url, tmp_path / "new")
 
     assert url.startswith(f"{place.url}/shard-1-of-2/{manifest.store_id}/")
     assert (manifest.sequence, dict(manifest.item_counts)) == (61, {"other": 40, "scenes": 19})
@@ -101,7 +96,7 @@ def test_a_restored_store_is_the_one_that_was_backed_up(
     assert manifest.changes == ()
     assert contents(tmp_path / "new") == contents(path)
     assert backups_in(place) == [url]
-    verdict = verify_backup_at(url)
+    verdict = verify_backup(url)
     assert (verdict.is_sound, verdict.item_count, verdict.sequence) == (True, 59, 61)
 
 
@@ -109,7 +104,7 @@ def test_a_later_backup_brings_only_what_changed(
     path: Path, place: ObjectFolder, tmp_path: Path
 ) -> None:
     """Changed, deleted and new items, a dropped index and answers come; both can be restored."""
-    first, whole = back_up_to(place, path, part_bytes=PART_BYTES)
+    first, whole = back_up(place, path, part_bytes=PART_BYTES)
     before = contents(path)
     write(
         path,
@@ -119,13 +114,13 @@ def test_a_later_backup_brings_only_what_changed(
         Drop("other"),
     )
 
-    second, manifest = back_up_to(place, path, part_bytes=PART_BYTES)
+    second, manifest = back_up(place, path, part_bytes=PART_BYTES)
 
     assert manifest.data == whole.data
     assert 0 < manifest.changed_bytes < 8_000
-    restore_from(second, tmp_path / "second")
+    restore(second, tmp_path / "second")
     assert contents(tmp_path / "second") == contents(path)
-    restore_from(first, tmp_path / "first")
+    restore(first, tmp_path / "first")
     assert contents(tmp_path / "first") == before
     assert backups_in(place) == [first, second]
 
@@ -137,7 +132,7 @@ def test_every_backup_of_a_random_history_is_the_store_of_its_time(
     tmp_path: Path, seed: int
 ) -> None:
     """Log and answers forget their oldest meanwhile, and a copy comes where changes are many."""
-    place = ObjectFolder(f"file://{tmp_path}/place", is_new=True)
+    place = object_folder(f"file://{tmp_path}/place", is_new=True)
     path, draw = tmp_path / "shard", random.Random(seed)
     states, copy_count = [], 0
     for number in range(7):
@@ -152,36 +147,36 @@ def test_every_backup_of_a_random_history_is_the_store_of_its_time(
                 Drop(index_id, request_id),
             ]
             write(path, draw.choice(choices), kept_log_count=50, kept_request_count=5)
-        url, manifest = back_up_to(place, path, part_bytes=2_000)
+        url, manifest = back_up(place, path, part_bytes=2_000)
         copy_count += not manifest.changes
         states.append((url, contents(path)))
 
     assert 1 <= copy_count < 7
     for number, (url, state) in enumerate(states):
-        restore_from(url, tmp_path / f"restored {number}")
+        restore(url, tmp_path / f"restored {number}")
         assert contents(tmp_path / f"restored {number}") == state
 
 
 def test_a_copy_is_made_again_where_a_part_is_gone(path: Path, s3: FaultyS3) -> None:
-    place = ObjectFolder("s3://bucket/place")
-    _, whole = back_up_to(place, path, part_bytes=PART_BYTES)
+    place = object_folder("s3://bucket/place")
+    _, whole = back_up(place, path, part_bytes=PART_BYTES)
     del s3.objects[f"place/shard-1-of-2/{whole.store_id}/{whole.data[1].name}"]
 
-    url, manifest = back_up_to(place, path, part_bytes=PART_BYTES)
+    url, manifest = back_up(place, path, part_bytes=PART_BYTES)
 
     assert manifest.changes == ()
-    assert verify_backup_at(url).is_sound
+    assert verify_backup(url).is_sound
 
 
 def test_a_damaged_part_is_never_restored(path: Path, s3: FaultyS3, tmp_path: Path) -> None:
-    url, manifest = back_up_to(ObjectFolder("s3://bucket/place"), path, part_bytes=PART_BYTES)
+    url, manifest = back_up(object_folder("s3://bucket/place"), path, part_bytes=PART_BYTES)
     key = next(key for key in s3.objects if manifest.data[2].name in key)
     s3.objects[key] = flipped(s3.objects[key])
 
     with pytest.raises(StoreRefused, match="were stored"):
-        verify_backup_at(url)
+        verify_backup(url)
     with pytest.raises(StoreRefused, match="were stored"):
-        restore_from(url, tmp_path / "new")
+        restore(url, tmp_path / "new")
     with pytest.raises(StoreRefused, match="unfinished restore"):
         ItemStore.open(tmp_path / "new", 1, 2)
 
@@ -189,15 +184,15 @@ def test_a_damaged_part_is_never_restored(path: Path, s3: FaultyS3, tmp_path: Pa
 def test_a_server_that_stores_other_bytes_is_found_out(path: Path, s3: FaultyS3) -> None:
     """Its ETag is that of what was sent. Nothing becomes visible, and the next backup is whole."""
     s3.stores_as = lambda key, data: data if key.endswith(".json") else flipped(data)
-    place = ObjectFolder("s3://bucket/place")
+    place = object_folder("s3://bucket/place")
 
     with pytest.raises(StoreRefused, match="is damaged"):
-        back_up_to(place, path, part_bytes=PART_BYTES)
+        back_up(place, path, part_bytes=PART_BYTES)
 
     assert backups_in(place) == []
     s3.stores_as = as_sent
-    url, manifest = back_up_to(place, path, part_bytes=PART_BYTES)
-    assert verify_backup_at(url).is_sound
+    url, manifest = back_up(place, path, part_bytes=PART_BYTES)
+    assert verify_backup(url).is_sound
     assert len(s3.objects) == len(set(manifest.data)) + 1
 
 
@@ -218,10 +213,10 @@ def test_short_reads_fail_the_backup(
     path: Path, s3: FaultyS3, fault: object, kind: type[Exception]
 ) -> None:
     s3.fault = fault  # type: ignore[assignment]
-    place = ObjectFolder("s3://bucket/place", retry_seconds=RETRY_SECONDS)
+    place = object_folder("s3://bucket/place", retry_seconds=RETRY_SECONDS)
 
     with pytest.raises(kind) as raised:
-        back_up_to(place, path, part_bytes=PART_BYTES)
+        back_up(place, path, part_bytes=PART_BYTES)
 
     assert "\n" not in str(raised.value)
     assert backups_in(place) == []
@@ -234,9 +229,9 @@ def test_a_wrong_etag_changes_nothing(path: Path, s3: FaultyS3) -> None:
         return replace(reply, etag='"wrong"')
 
     s3.fault = mislabel
-    url, _ = back_up_to(ObjectFolder("s3://bucket/place"), path, part_bytes=PART_BYTES)
+    url, _ = back_up(object_folder("s3://bucket/place"), path, part_bytes=PART_BYTES)
 
-    assert verify_backup_at(url).is_sound
+    assert verify_backup(url).is_sound
 
 
 @pytest.mark.parametrize(
@@ -244,8 +239,8 @@ def test_a_wrong_etag_changes_nothing(path: Path, s3: FaultyS3) -> None:
 )
 def test_a_full_bucket_keeps_the_backups_that_it_has(path: Path, s3: FaultyS3, status: int) -> None:
     """The error is one line; when there is room, the next backup is whole and nothing is left."""
-    place = ObjectFolder("s3://bucket/place", retry_seconds=RETRY_SECONDS)
-    first, whole = back_up_to(place, path, part_bytes=PART_BYTES)
+    place = object_folder("s3://bucket/place", retry_seconds=RETRY_SECONDS)
+    first, whole = back_up(place, path, part_bytes=PART_BYTES)
     write(path, Upsert("more", FINGERPRINT, [image_item(f"m{n}", n) for n in range(60)]))
     capacity = len(s3.objects) + 1
 
@@ -255,14 +250,14 @@ def test_a_full_bucket_keeps_the_backups_that_it_has(path: Path, s3: FaultyS3, s
     s3.refuses = refuse_more
 
     with pytest.raises(OSError, match=str(status)) as raised:
-        back_up_to(place, path, part_bytes=PART_BYTES)
+        back_up(place, path, part_bytes=PART_BYTES)
     assert "\n" not in str(raised.value)
     assert backups_in(place) == [first]
-    assert verify_backup_at(first).is_sound
+    assert verify_backup(first).is_sound
 
     s3.refuses = refuse_none
-    second, manifest = back_up_to(place, path, part_bytes=PART_BYTES)
-    assert verify_backup_at(second).is_sound
+    second, manifest = back_up(place, path, part_bytes=PART_BYTES)
+    assert verify_backup(second).is_sound
     assert len(s3.objects) == len({*whole.parts, *manifest.parts}) + 2
 
 
@@ -278,15 +273,15 @@ def test_a_server_that_is_busy_for_a_while_is_tried_again(path: Path, s3: Faulty
         return reply
 
     s3.refuses, s3.fault = refuse_a_third, slow
-    url, _ = back_up_to(ObjectFolder("s3://bucket/place"), path, part_bytes=PART_BYTES)
+    url, _ = back_up(object_folder("s3://bucket/place"), path, part_bytes=PART_BYTES)
 
-    assert verify_backup_at(url).is_sound
+    assert verify_backup(url).is_sound
 
 
 @pytest.mark.parametrize("moment", [".json", ""])
 def test_a_backup_never_replaces_another(path: Path, s3: FaultyS3, moment: str) -> None:
     """Another process makes backup 1 before this one's manifest, or its first part."""
-    place = ObjectFolder("s3://bucket/place")
+    place = object_folder("s3://bucket/place")
     theirs: list[str] = []
 
     def theirs_first(key: str, data: bytes) -> bytes:
@@ -298,10 +293,10 @@ def test_a_backup_never_replaces_another(path: Path, s3: FaultyS3, moment: str) 
 
     s3.stores_as = theirs_first
     with pytest.raises(StoreRefused, match="another backup"):
-        back_up_to(place, path, part_bytes=PART_BYTES + 1)
+        back_up(place, path, part_bytes=PART_BYTES + 1)
 
     assert backups_in(place) == theirs
-    assert verify_backup_at(theirs[0]).is_sound
+    assert verify_backup(theirs[0]).is_sound
 
 
 @pytest.mark.parametrize("call_count", [1, 3])
@@ -326,15 +321,15 @@ def test_a_killed_backup_leaves_nothing_half(
     killed.set()
     s3.fault = no_fault
     left = dict(s3.objects)
-    place = ObjectFolder("s3://bucket/place")
+    place = object_folder("s3://bucket/place")
     assert left
     assert backups_in(place) == []
 
-    url, manifest = back_up_to(place, path, part_bytes=PART_BYTES)
+    url, manifest = back_up(place, path, part_bytes=PART_BYTES)
 
     assert left.keys() <= s3.objects.keys()
     assert len(s3.objects) == len(set(manifest.data)) + 1
-    restore_from(url, tmp_path / "new")
+    restore(url, tmp_path / "new")
     assert contents(tmp_path / "new") == contents(path)
 
 
@@ -343,8 +338,8 @@ def test_what_a_killed_backup_left_of_another_state_is_removed(
     path: Path, s3: FaultyS3, may_delete: bool
 ) -> None:
     """It stays where the credentials may not delete, which no backup needs."""
-    place = ObjectFolder("s3://bucket/place")
-    url, manifest = back_up_to(place, path, part_bytes=PART_BYTES)
+    place = object_folder("s3://bucket/place")
+    url, manifest = back_up(place, path, part_bytes=PART_BYTES)
     folder = f"place/shard-1-of-2/{manifest.store_id}"
     s3.objects[f"{folder}/000002/{'0' * 64}"] = b"of a state that is gone"
 
@@ -352,16 +347,16 @@ def test_what_a_killed_backup_left_of_another_state_is_removed(
         return 403 if method == "POST" and not may_delete else 0
 
     s3.refuses = refuse_deletes
-    back_up_to(place, path, part_bytes=PART_BYTES)
+    back_up(place, path, part_bytes=PART_BYTES)
 
     assert (f"{folder}/000002/{'0' * 64}" in s3.objects) is not may_delete
-    assert verify_backup_at(url).is_sound
+    assert verify_backup(url).is_sound
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/none/000001.json", "foo://x/000001.json"])
 def test_a_backup_that_is_not_there_is_named(url: str, s3: FaultyS3) -> None:
     with pytest.raises(OSError, match=r"none/000001\.json|foo://x") as raised:
-        verify_backup_at(url)
+        verify_backup(url)
 
     assert "\n" not in str(raised.value)
 
@@ -370,9 +365,9 @@ def started_backup(path: Path) -> subprocess.Popen[str]:
     """Starts a backup in a process of its own, which prints its URL."""
     script = (
         "import sys; from pathlib import Path;"
-        "from tandem.platform.files.object_store import ObjectFolder;"
-        "from tandem.local.item_store.object_backup import back_up_to;"
-        f"print(back_up_to(ObjectFolder('s3://bucket/place'), Path(sys.argv[1]),"
+        "from tandem.platform.files.object_store import object_folder;"
+        "from tandem.local.item_store.backup import back_up;"
+        f"print(back_up(object_folder('s3://bucket/place'), Path(sys.argv[1]),"
         f" part_bytes={PART_BYTES})[0])"
     )
     return subprocess.Popen(
