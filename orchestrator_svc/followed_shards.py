@@ -12,7 +12,7 @@ from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.tls import Identity
 from tandem.platform.files.json_object import FileInvalid
-from tandem.remote.move.shard_map_file import MovedShards
+from tandem.remote.move.move_files import MovedShards, read_move_file
 from tandem.search.assembly import make_orchestrator
 
 log = get_logger()
@@ -26,7 +26,8 @@ def shards_of_file(settings: OrchestratorSettings) -> MovedShards | None:
     Raises SettingsError for an invalid file.
     """
     try:
-        return MovedShards.read(Path(settings.shard_map_file)) if settings.shard_map_file else None
+        path = settings.shard_map_file
+        return read_move_file(Path(path), MovedShards) if path else None
     except FileInvalid as error:
         raise SettingsError(f"ORCHESTRATOR_SHARD_MAP_FILE: {error}") from error
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.runs.moves [--places 2,3,1] [--items 5000] [--searches 20000]
     python -m benchmarks.runs.moves --places 2,3,pgvector,1 --engine-url postgresql://…
+    python -m benchmarks.runs.moves --places 2,3,milvus,1 --engine-url 'http://…?objects=…&tokens=on'
     python -m benchmarks.runs.moves --items 2000 --searches 500    # the short form
 
 A whole Tandem on this machine with a small model. 16 clients search all the time, with the
@@ -42,8 +43,6 @@ from tandem.stack.stack import LocalStack, Ports
 INDEX_ID = "moves"
 CLIENT_COUNT = 16
 WRITES_A_SECOND = 50
-# More in flight only wait for one another: fewer begin then, as the printed rate shows.
-MAX_WRITE_COUNT = 32
 # Of every ten writes six store an item, three replace one and one removes one.
 REPLACED_FROM, REMOVED_FROM = 6, 9
 START_SECONDS = 60.0
@@ -84,10 +83,10 @@ class Load:
                 self.failures.append(f"search: {error.reason}: {error.message[:120]}")
             self.searches.append((begin_time, time.monotonic() - begin_time))
 
-    async def write_steadily(self, client: AsyncClient) -> None:
+    async def write_steadily(self, client: AsyncClient, in_flight_count: int) -> None:
         """Begins 50 writes a second until cancelled, or as many as are answered."""
         tasks: set[asyncio.Task[None]] = set()
-        places = asyncio.Semaphore(MAX_WRITE_COUNT)
+        places = asyncio.Semaphore(in_flight_count)
         begin_time = time.monotonic()
         busy: set[str] = set()
         try:
@@ -148,7 +147,7 @@ def target(
     count = shard_count(place)
     ports = replace(Ports.free(count), triton=source.ports.triton)
     settings = {"INDEX_SHARD_MAP_VERSION": str(version)}
-    namespace = f"moves_{secrets.token_hex(4)}"
+    namespace = f"moves{secrets.token_hex(4)}"
     if not place.isdigit():
         for service in ("INDEX", "RERANK"):
             settings |= {
@@ -240,7 +239,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
         settings = {
             "ORCHESTRATOR_SHARD_MAP_FILE": str(folder / "map.json"),
             # An ingest of one item is a stream of its own here.
-            "ORCHESTRATOR_MAX_INGEST_STREAM_COUNT": "64",
+            "ORCHESTRATOR_MAX_INGEST_STREAM_COUNT": str(2 * arguments.in_flight),
             "ORCHESTRATOR_MAX_INFLIGHT_COUNT": "64",
         }
         first = LocalStack(
@@ -264,7 +263,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             searching = [
                 asyncio.create_task(load.search(each, arguments.pause)) for each in clients
             ]
-            writing = asyncio.create_task(load.write_steadily(client))
+            writing = asyncio.create_task(load.write_steadily(client, arguments.in_flight))
             begin_time = time.monotonic()
             await asyncio.sleep(SETTLE_SECONDS)
             for version, place in enumerate(places[1:], 2):
@@ -306,6 +305,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "search_count": len(load.searches),
         "write_count": len(load.writes),
         "seconds": round(end_time - begin_time, 1),
+        "writes_a_second": round(len(load.writes) / (end_time - begin_time), 1),
         "failures": load.failures[:10],
         "failure_count": len(load.failures),
         "degraded_count": load.degraded_count,
@@ -334,6 +334,8 @@ def main() -> None:
     parser.add_argument("--engine-url", default="", help="of the engine's server")
     parser.add_argument("--items", type=int, default=5_000, help="items before the writes")
     parser.add_argument("--searches", type=int, default=20_000, help="least searches in all")
+    # More only wait for one another; with fewer, fewer begin, as the printed rate shows.
+    parser.add_argument("--in-flight", type=int, default=32, help="most writes at a time")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds of a client's pauses")
     # Otherwise what is started here would outlive a run that is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -13,10 +13,8 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexPart
 from tandem.contract.search_path import KeywordState
-from tandem.errors import InternalFault
-from tandem.stages.changes import ChangePage, FollowedShard
+from tandem.stages.changes import FollowedShard
 from tandem.stages.index_info import IndexInfo
-from tandem.stages.item_write import Committed, Fence
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import Embeddings, ShardDescription, ShardQuery
 from tandem.stages.shard import Shard
@@ -44,14 +42,6 @@ class EngineShard(Shard, FollowedShard):
     @abstractmethod
     async def close(self) -> None:
         """Closes the connections; no call may be in flight."""
-
-    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
-        """Returns changes after a sequence; by default the engine keeps no log of them."""
-        raise InternalFault(why="this engine keeps no change log, and cannot be moved from or to")
-
-    async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
-        """Begins, seals or ends a fence; by default the engine has none."""
-        raise InternalFault(why="this engine has no fence, and cannot be moved from")
 
     async def find_neighbours(
         self, query: ShardNeighbourQuery, deadline: Deadline

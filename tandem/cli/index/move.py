@@ -13,10 +13,14 @@ from tandem.cli.options import checked
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.client.access import Access
-from tandem.remote.move.move_progress import MoveProgress
+from tandem.remote.move.move_files import (
+    MovedShards,
+    MoveProgress,
+    read_move_file,
+    write_move_file,
+)
 from tandem.remote.move.mover import Mover, MoveRefused
 from tandem.remote.move.shard_link import ShardLink
-from tandem.remote.move.shard_map_file import MovedShards
 
 
 def move(
@@ -61,7 +65,7 @@ def move(
     """
     if not lift and not 0 < len(targets) == len(rerankers):
         raise typer.BadParameter("give as many --rerank-address as --to, and at least one")
-    current = MovedShards.read(shard_map_file) if lift else None
+    current = read_move_file(shard_map_file, MovedShards) if lift else None
     if current and set(current.index_addresses) != set(sources):
         raise MoveRefused(
             f"{shard_map_file} sends orchestrators to other shards, and what the old ones stored "
@@ -78,7 +82,7 @@ def move(
         moved_from_version=versions[0],
         moved_from_count=len(sources),
     )
-    shard_map.write(shard_map_file)
+    write_move_file(shard_map_file, shard_map)
     out.print(
         f"all items of {len(sources)} shards are on {len(targets)}; orchestrators that follow "
         f"{shard_map_file} search and write there"
@@ -99,9 +103,9 @@ async def _moved(
             return made
 
         if not targets:
-            if progress := MoveProgress.read(progress_file):
+            if progress := read_move_file(progress_file, MoveProgress):
                 progress.is_sealed = False  # The same command would bring what they take now.
-                progress.save()
+                write_move_file(progress_file, progress, mode=0o600)
             for link in links(sources):
                 await link.fence(0)
             return 0, 0

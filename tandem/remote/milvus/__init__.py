@@ -4,6 +4,7 @@ engine_url      which server and object store the services use
 shard           the shard: searches, reads and descriptions
 search          the nearest items, as exactly as a filter allows
 writes          batches in one step each; notes: what is deleted minutes after them
+followed_writes what is written while a mover follows, and its fences
 collections     the collection of each index: made, remembered for a second, read
 typed_fields    the attributes that have a field of their own, and filters by them
 connection      calls with a deadline, and Milvus' errors as ours

@@ -79,23 +79,27 @@ class MilvusConnection:
             answer = await handler.delete(collection_name, where, retry_times=0)
             check_status(answer._raw.status)  # noqa: SLF001
 
-    async def note_write(self, collection_name: str, deadline: Deadline) -> int:
-        """Returns the sequence of a write that is done: Milvus' timestamp now.
+    async def timestamp(self, deadline: Deadline) -> int:
+        """Returns Milvus' time: later than all before it, and different at each call.
 
-        Milvus 2.3 does not say when it deleted, and the client has no method for the timestamp.
+        The client has no method for it.
         """
-        async with self._calling("timestamp", collection_name, deadline) as client:
+        async with self._calling("timestamp", "", deadline) as client:
             stub = (await client._get_connection())._async_stub  # noqa: SLF001
             answer = await stub.AllocTimestamp(milvus_pb2.AllocTimestampRequest())
             check_status(answer.status)
-        sequence = int(answer.timestamp)
+        return int(answer.timestamp)
+
+    async def note_write(self, collection_name: str, deadline: Deadline) -> int:
+        """Returns the sequence of a write that is done: Milvus 2.3 does not say when it deleted."""
+        sequence = await self.timestamp(deadline)
         # Of two writes at once the later timestamp may arrive first.
         self._written[collection_name] = max(sequence, self._written.get(collection_name, 0))
         return sequence
 
-    def as_written(self, collection_name: str) -> Consistency:
-        """Returns what sees this process's writes; a read right after one waits."""
-        return as_of(self._written.get(collection_name, 0))
+    def as_written(self, collection_name: str, sequence: int = 0) -> Consistency:
+        """Returns what sees this process's writes, and those up to the sequence."""
+        return as_of(max(self._written.get(collection_name, 0), sequence))
 
     async def close(self) -> None:
         """Closes the connection."""

@@ -29,7 +29,8 @@ from tandem.remote.milvus.engine_url import collections_of
 from tandem.remote.milvus.search import CollectionSearch
 from tandem.remote.milvus.typed_fields import literal
 from tandem.remote.milvus.writes import Writes
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.changes import ChangePage
+from tandem.stages.item_write import Committed, Delete, Fence, Upsert
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import check_ids_page, check_indexes_page
@@ -49,6 +50,7 @@ class MilvusShard(EngineShard):
         self._collections, self._tokens_honoured = collections_of(settings)
         self._connection = self._collections.connection
         self._writes = Writes(self._collections)
+        self._followed = self._writes.followed
         self._counted: dict[str, tuple[float, Mapping[Modality, int]]] = {}
 
     async def open(self) -> None:
@@ -93,7 +95,8 @@ class MilvusShard(EngineShard):
         with STAGE_DURATION.labels("read").time():
             collection = await self._collections.get(query.index_id, deadline)
             fields = ["version", "size_bytes", "attributes"]
-            found = await collection.query(any_of_ids(query.item_ids), fields, deadline)
+            seen = await self._followed.seen(collection) if query.encodings_included else None
+            found = await collection.query(any_of_ids(query.item_ids), fields, deadline, seen)
             rows = {row["item_id"]: row for row in found}
             read = query.first_within({each: row["size_bytes"] for each, row in rows.items()})
             there = [each for each in read if each in rows]
@@ -118,6 +121,16 @@ class MilvusShard(EngineShard):
         """Deletes the index at once, and its records minutes later."""
         return await self._writes.dropped(index_id, deadline)
 
+    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
+        """Returns writes after a sequence, whole; they are noted from the first such call on."""
+        async with deadline.kept("the call of ReadChanges"):
+            return await self._followed.page(after_sequence, max_count, deadline)
+
+    async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
+        """Begins, seals or ends a fence, for every index_svc of the engine."""
+        async with deadline.kept("the call of FenceWrites"):
+            return await self._followed.fence(fence, deadline)
+
     async def list_item_ids(
         self, index_id: str, after: str, max_count: int, deadline: Deadline
     ) -> Sequence[str]:
@@ -125,7 +138,8 @@ class MilvusShard(EngineShard):
         check_ids_page(index_id, after, max_count)
         collection = await self._collections.get(index_id, deadline)
         where = f"item_id > {literal(after)}"
-        found = await collection.query(where, ["item_id"], deadline, limit=max_count)
+        seen = await self._followed.seen(collection)
+        found = await collection.query(where, ["item_id"], deadline, seen, max_count)
         return sorted((each["item_id"] for each in found), key=str.encode)
 
     async def list_indexes(
@@ -151,7 +165,7 @@ class MilvusShard(EngineShard):
         self, index_id: str, deadline: Deadline
     ) -> tuple[IndexCollection, Mapping[Modality, int]]:
         collection = await self._collections.get(index_id, deadline)
-        return collection, await collection.counts(deadline)
+        return collection, await collection.counts(deadline, await self._followed.seen(collection))
 
     async def _lately_counted(
         self, collection: IndexCollection, sequence: int, deadline: Deadline

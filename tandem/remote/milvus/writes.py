@@ -24,6 +24,7 @@ from tandem.remote.milvus.collections import (
     record_key,
 )
 from tandem.remote.milvus.connection import ALL_WRITES, LATELY
+from tandem.remote.milvus.followed_writes import FollowedWrites
 from tandem.remote.milvus.notes import Notes
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import Deleted, ItemRecord
@@ -40,6 +41,7 @@ class Writes:
         self._objects = collections.objects
         self._answers = f"{collections.namespace}-requests"
         self.notes = Notes(collections)
+        self.followed = FollowedWrites(collections)
 
     async def committed(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         """Does the write, unless its request id has an answer; raises what `Shard.write` raises.
@@ -63,17 +65,22 @@ class Writes:
         """Drops the index; its records are deleted minutes later."""
         collection = await self._collections.get(check_index_id(index_id), deadline, is_fresh=True)
         counts = await collection.counts(deadline, ALL_WRITES)
+        await self.followed.check(deadline)
         await self.notes.leave(collection, [], None, deadline)
         await self._collections.drop(collection, deadline)
         sequence = await self._connection.note_write(collection.name, deadline)
+        await self.followed.note(index_id, [""], sequence, deadline)
         return Deleted(sum(counts.values()), sequence)
 
     async def _written(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         deleted_count = 0
+        await self.followed.check(deadline)
         if isinstance(write, Upsert):
+            item_ids: Sequence[str] = [item.item_id for item in write.items]
             collection = await self._collections.made_for(write, deadline)
             await self._upsert(collection, write.items, deadline)
         else:
+            item_ids = write.item_ids
             collection = await self._collections.get(write.index_id, deadline, is_fresh=True)
             old = await collection.versions(write.item_ids, deadline)
             await self.notes.leave(collection, write.item_ids, [*old.values()], deadline)
@@ -81,6 +88,7 @@ class Writes:
             await self._connection.delete(collection.name, where, deadline)
             deleted_count = len(old)
         sequence = await self._connection.note_write(collection.name, deadline)
+        await self.followed.note(write.index_id, item_ids, sequence, deadline)
         return Committed(sequence, deleted_count)
 
     async def _upsert(

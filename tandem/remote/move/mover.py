@@ -15,7 +15,12 @@ from tandem.contract.content import Encoding, TextContent, TextTokens
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.errors import IndexNotFound, ModelMismatch
-from tandem.remote.move.move_progress import MoveProgress, SourceProgress
+from tandem.remote.move.move_files import (
+    MoveProgress,
+    SourceProgress,
+    read_move_file,
+    write_move_file,
+)
 from tandem.remote.move.shard_link import ShardLink
 from tandem.search.calls.fan_out import fan_out
 from tandem.search.shard_map import ShardMap
@@ -23,8 +28,8 @@ from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import FetchedItems, ItemRecord, ItemsQuery
 from tandem.v1 import index_admin_service_pb2 as pb
 
-FENCE_SECONDS = 0.5
-_FENCE_COUNT = 100
+# One after the other; writes wait meanwhile.
+_FENCE_SECONDS = (0.5, 1.0, 2.0, 4.0, *(8.0,) * 6)
 # Room for writes that wait, between two fences.
 _PAUSE_SECONDS = 0.5
 _EMPTY_ITEM_ID = "tandem-move"
@@ -51,12 +56,12 @@ class Mover:
     ) -> None:
         """Takes the shards by number, and the file of its progress."""
         self._sources, self._targets = sources, targets
-        self._source_map, self._map = ShardMap(len(sources)), ShardMap(len(targets))
+        self._map = ShardMap(len(targets))
         self._path, self._show = path, show
         # Of this process: after a restart, an item may have another state under the same number.
         self._request_prefix, self._request_number = secrets.token_hex(8), 0
         self._copied_count = self._item_count = 0
-        self._progress = MoveProgress(path, (), ())
+        self._progress = MoveProgress()
 
     async def move(self) -> tuple[int, int]:
         """Returns the shard map's version of the sources, sealed now, and of the targets.
@@ -72,7 +77,9 @@ class Mover:
                 await self._seal()
             except _LogTrimmed as error:
                 self._show(f"{error}; the copy begins again", 0, 0)
-                await self._begin_again()
+                for index_id in await self._summaries(self._targets):
+                    await self._drop(index_id)
+                await self._begin()
         return versions
 
     async def copy(self) -> None:
@@ -93,10 +100,12 @@ class Mover:
                 f"the targets' shard map is version {versions[1]}, the sources' {versions[0]}: "
                 "start the targets with a higher INDEX_SHARD_MAP_VERSION"
             )
-        progress = MoveProgress.read(self._path)
-        if progress is not None:
-            known = [each.store_id for each in progress.sources], list(progress.target_ids)
-            if known != ([each.store_id for each in sources], [each.store_id for each in targets]):
+        source_ids, target_ids = [tuple(at.store_id for at in each) for each in (sources, targets)]
+        if progress := read_move_file(self._path, MoveProgress):
+            if (tuple(at.store_id for at in progress.sources), progress.target_ids) != (
+                source_ids,
+                target_ids,
+            ):
                 raise MoveRefused(
                     f"{self._path} is of a move between other stores: name another file, or "
                     "remove it and begin with empty targets"
@@ -108,28 +117,27 @@ class Mover:
                 f"the targets have index {index_id} of model {index.model_fingerprint[:12]}: "
                 "a move begins with empty shards"
             )
-        begun = [SourceProgress(each.store_id, each.sequence) for each in sources]
-        self._progress = MoveProgress(self._path, [each.store_id for each in targets], begun)
-        self._progress.save()
+        self._progress = MoveProgress(target_ids)
+        await self._begin()
         return versions
 
-    async def _begin_again(self) -> None:
-        for index_id in await self._summaries(self._targets):
-            await fan_out(*(each.drop(index_id) for each in self._targets))
-        self._progress.sources = [
-            SourceProgress(at.store_id, (await source.changes(at.sequence, 1)).sequence)
-            for source, at in zip(self._sources, self._progress.sources, strict=True)
+    async def _begin(self) -> None:
+        """Has the copy begin, with everything to follow that happens from now on."""
+        logs = [
+            await each.changes((await each.changes(0, 1)).sequence, 1) for each in self._sources
         ]
+        self._progress.sources = tuple(SourceProgress(at.store_id, at.sequence) for at in logs)
         self._copied_count = 0
-        self._progress.save()
+        self._save()
+
+    def _save(self) -> None:
+        write_move_file(self._path, self._progress, mode=0o600)
 
     async def _copy(self, source: ShardLink, at: SourceProgress) -> None:
         while not at.is_copied:
             item_ids = await self._item_ids(source, at.index_id, at.item_id)
             if item_ids:
-                # Another model's index has taken its place: all its items are in the change log.
-                with suppress(ModelMismatch):
-                    await self._bring(source, at.index_id, item_ids)
+                await self._bring(source, at.index_id, item_ids)
                 at.item_id = item_ids[-1]
                 self._copied_count += len(item_ids)
                 self._show("copy items", self._copied_count, self._item_count)
@@ -137,7 +145,7 @@ class Mover:
                 indexes = await source.again(source.shard.list_indexes, at.index_id, 1, ())
                 at.is_copied = not indexes
                 at.index_id, at.item_id = (indexes[0].index_id if indexes else ""), ""
-            self._progress.save()
+            self._save()
 
     async def _item_ids(self, link: ShardLink, index_id: str, after: str) -> Sequence[str]:
         if not index_id:  # before the first
@@ -148,69 +156,53 @@ class Mover:
             return ()
 
     async def _follow_to_the_end(self) -> None:
-        """Follows all sources until each is less than a page behind."""
-        while True:
-            before = [at.sequence for at in self._progress.sources]
-            behind_count = await self._follow_once()
-            self._show("follow changes", 0, behind_count)
-            if behind_count <= 0:
-                return
-            if before == [at.sequence for at in self._progress.sources]:
-                raise MoveRefused(
-                    "an index has another model on the sources than on the targets, and its "
-                    "changes cannot be followed: empty the targets, and begin again"
-                )
+        """Follows all sources until each has no change that is not brought."""
+        while not await self._follow_once():
+            self._show("follow changes", 0, 0)
 
-    async def _follow_once(self) -> int:
-        """Brings a page of each source's changes; returns how many changes are left at least."""
-        behind_count = 0
+    async def _follow_once(self) -> bool:
+        """Brings a page of each source's changes; returns whether there are no more."""
+        is_even = True
         for source, at in zip(self._sources, self._progress.sources, strict=True):
             page = await source.changes(at.sequence, MAX_ITEM_ID_COUNT)
             if page.is_trimmed:
                 raise _LogTrimmed(f"{source.address} no longer has its change {at.sequence + 1:,}")
-            try:
-                await self._bring_changes(source, page.changes)
-            except ModelMismatch:
-                # Until the other sources' items of the index before are deleted too.
-                behind_count += page.sequence - at.sequence
-                continue
+            for index_id in {each.index_id for each in page.changes if not each.item_id}:
+                await self._replace(index_id)
+            changed: dict[str, dict[str, None]] = {}
+            for each in page.changes:
+                if each.item_id:
+                    changed.setdefault(each.index_id, {})[each.item_id] = None
+            for index_id, item_ids in changed.items():
+                await self._bring(source, index_id, list(item_ids))
             if page.changes:
                 at.sequence = page.changes[-1].sequence
-            behind_count += page.sequence - at.sequence
-        self._progress.save()
-        return behind_count
+            is_even = is_even and at.sequence == page.sequence
+        self._save()
+        return is_even
 
-    async def _bring_changes(self, source: ShardLink, changes: Sequence[pb.ItemChange]) -> None:
-        for index_id in {change.index_id for change in changes if not change.item_id}:
-            if index_id in await self._summaries(self._sources):
-                await fan_out(*(self._forget(source, each, index_id) for each in self._targets))
-            else:
-                await fan_out(*(each.drop(index_id) for each in self._targets))
-        changed: dict[str, dict[str, None]] = {}
-        for change in changes:
-            if change.item_id:
-                changed.setdefault(change.index_id, {})[change.item_id] = None
-        for index_id, item_ids in changed.items():
-            await self._bring(source, index_id, list(item_ids))
+    async def _replace(self, index_id: str) -> None:
+        """Copies an index again that a source dropped; it may have another model now."""
+        await self._drop(index_id)
+        for source in self._sources:
+            after = ""
+            while item_ids := await self._item_ids(source, index_id, after):
+                await self._bring(source, index_id, item_ids)
+                after = item_ids[-1]
 
-    async def _forget(self, source: ShardLink, target: ShardLink, index_id: str) -> None:
-        """Deletes a source's items of an index that it dropped; later changes bring new ones."""
-        after = ""
-        while item_ids := await self._item_ids(target, index_id, after):
-            owned = self._source_map.group(index_id, item_ids).get(source.number)
-            if owned:
-                await target.again(target.shard.write, Delete(index_id, owned, self._request_id()))
-            after = item_ids[-1]
+    async def _drop(self, index_id: str) -> None:
+        await fan_out(*(each.drop(index_id) for each in self._targets))
 
     async def _bring(self, source: ShardLink, index_id: str, item_ids: Sequence[str]) -> None:
         """Gives the items on the targets the state that they have on the source."""
         while item_ids:
-            query = ItemsQuery(index_id, item_ids, encodings_included=True)
+            asked = item_ids[:MAX_ITEM_ID_COUNT]
             try:
+                query = ItemsQuery(index_id, asked, encodings_included=True)
                 fetched = await source.again(source.shard.get, query)
             except IndexNotFound:
-                fetched = FetchedItems({}, len(item_ids))
-            owned = self._map.group(index_id, item_ids[: fetched.read_count])
+                fetched = FetchedItems({}, len(asked))
+            owned = self._map.group(index_id, asked[: fetched.read_count])
             await fan_out(
                 *(
                     self._write(self._targets[number], index_id, ids, fetched)
@@ -228,57 +220,57 @@ class Mover:
             if (item := fetched.items.get(item_id)) and item.content and item.encoding
         ]
         kept = {item.item_id for item in items}
-        gone = [item_id for item_id in item_ids if item_id not in kept]
-        if gone:
+        if gone := [item_id for item_id in item_ids if item_id not in kept]:
             delete = Delete(index_id, gone, self._request_id())
             with suppress(IndexNotFound):
                 await target.again(target.shard.write, delete)
         if items:
             upsert = Upsert(index_id, fetched.fingerprint, items, self._request_id())
-            try:
-                await target.again(target.shard.write, upsert)
-            except ModelMismatch:
-                index = (await target.summaries())[index_id]
-                if index.text_count + index.image_count:
-                    raise
-                await target.drop(index_id)
+            # Not all sources have dropped the index yet: where the last one did, all is replaced.
+            with suppress(ModelMismatch):
                 await target.again(target.shard.write, upsert)
 
     async def _seal(self) -> None:
         """Seals all sources at a sequence up to which the targets have everything."""
-        for number in range(_FENCE_COUNT):
-            self._show("fence writes", number, _FENCE_COUNT)
-            end_time = time.monotonic() + FENCE_SECONDS
-            fences = await fan_out(*(each.fence(FENCE_SECONDS) for each in self._sources))
-            try:
-                while await self._follow_once() > 0 and time.monotonic() < end_time:
-                    pass
-                difference = await self._difference()
-                if time.monotonic() < end_time:
-                    if difference:
-                        raise MoveRefused(
-                            f"{difference}: something else writes to the targets; empty them, and "
-                            "begin again"
-                        )
-                    seals = await fan_out(
-                        *(
-                            source.fence(0, fence.sequence)
-                            for source, fence in zip(self._sources, fences, strict=True)
-                        )
-                    )
-                    if all(seal.is_sealed for seal in seals):
-                        self._progress.is_sealed = True
-                        self._progress.save()
-                        return
-            finally:
-                if not self._progress.is_sealed:
-                    await fan_out(*(each.fence(0) for each in self._sources))
+        last = ""
+        for number, seconds in enumerate(_FENCE_SECONDS):
+            self._show("fence writes", number, len(_FENCE_SECONDS))
+            difference = await self._difference_in_fence(seconds)
+            if self._progress.is_sealed:
+                return
+            if difference and difference == last:
+                raise MoveRefused(
+                    f"{difference}: something else writes to the targets, or an index has two "
+                    "models on the sources; empty the targets, and begin again"
+                )
+            last = difference
             await asyncio.sleep(_PAUSE_SECONDS)
             await self._follow_to_the_end()
         raise MoveRefused(
-            f"{_FENCE_COUNT} fences of {FENCE_SECONDS} s were too short to bring the last changes: "
-            "write less, and repeat the command, which continues"
+            f"{len(_FENCE_SECONDS)} fences of up to {_FENCE_SECONDS[-1]} s were too short to bring "
+            "the last changes: write less, and repeat the command, which continues"
         )
+
+    async def _difference_in_fence(self, seconds: float) -> str:
+        """Seals the sources in a fence; returns where both sides differ until its end, if so."""
+        end_time = time.monotonic() + seconds
+        fences = await fan_out(*(each.fence(seconds) for each in self._sources))
+        difference = ""
+        try:
+            while time.monotonic() < end_time:
+                # A write that began before the fence may end in it.
+                if await self._follow_once() and not (difference := await self._difference()):
+                    seals = (
+                        source.fence(0, fence.sequence)
+                        for source, fence in zip(self._sources, fences, strict=True)
+                    )
+                    self._progress.is_sealed = all(seal.is_sealed for seal in await fan_out(*seals))
+                    break
+        finally:
+            if not self._progress.is_sealed:
+                await fan_out(*(each.fence(0) for each in self._sources))
+        self._save()
+        return difference
 
     async def _difference(self) -> str:
         """Compares models and counts of all indexes; returns where they differ, if they do."""

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.remote.move.shard_map_file import MovedShards
+from tandem.remote.move.move_files import MovedShards, read_move_file
 from tests.support.item_store.made_items import text_item
 from tests.support.move.moving_shards import shards
 
@@ -35,7 +35,7 @@ async def test_the_commands_of_the_page_move_and_let_the_sources_take_writes_aga
         move, lift = ([real.get(word, word) for word in words[1:]] for words in COMMANDS)
 
         moved = await asyncio.to_thread(CliRunner().invoke, app, move)
-        shard_map = MovedShards.read(tmp_path / "shard-map.json")
+        shard_map = read_move_file(tmp_path / "shard-map.json", MovedShards)
         refused = await asyncio.to_thread(CliRunner().invoke, app, lift)
         (tmp_path / "shard-map.json").unlink()
         lifted = await asyncio.to_thread(CliRunner().invoke, app, lift)

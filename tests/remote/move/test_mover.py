@@ -12,9 +12,9 @@ import pytest
 from tandem.chassis.access.tokens import Scope
 from tandem.client.access import Access
 from tandem.errors import PermissionDenied, ServiceUnavailable
+from tandem.remote.move.move_files import MovedShards, read_move_file
 from tandem.remote.move.mover import MoveRefused
 from tandem.remote.move.shard_link import ShardLink
-from tandem.remote.move.shard_map_file import MovedShards
 from tandem.stages.item_write import is_refused_by_fence
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
@@ -120,7 +120,7 @@ async def test_a_mover_that_is_killed_continues_under_writes(
     with pytest.raises(ServiceUnavailable):
         await writing
     assert await targets.contents() == await sources.contents()
-    moved = MovedShards.read(tmp_path / "map.json")
+    moved = read_move_file(tmp_path / "map.json", MovedShards)
     assert moved is not None
     assert (moved.version, moved.moved_from) == (2, (1, 2))
     assert list(moved.index_addresses) == targets.addresses
