@@ -3,15 +3,16 @@
 import json
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Self
 
 from tandem.installation import deployed_folder
 from tandem.platform.child_processes.child_environment import child_environment
 from tandem.platform.child_processes.keeper import ProcessFailed, ProcessKeeper
+from tandem.platform.files.whole_file import write_text_whole
 from tandem.stack.ports import HOST, answers_ok
 
 _START_SECONDS = 30.0
@@ -34,7 +35,9 @@ class PrometheusUnavailable(ProcessFailed):
 
 
 class LocalPrometheus:
-    """Starts and stops one server on loopback. Use it in a with statement, which starts it."""
+    """Runs one server on loopback, within a with statement."""
+
+    _process: subprocess.Popen[bytes]
 
     def __init__(
         self,
@@ -59,7 +62,6 @@ class LocalPrometheus:
         self._targets = targets
         self._speed = speed
         self._keeper = keeper
-        self._process: subprocess.Popen[bytes] | None = None
         self.scrape_seconds = min(_SCRAPE_SECONDS, _WINDOW_SECONDS / speed / _SCRAPES_A_WINDOW)
         self.target_folder = folder / "targets"
 
@@ -81,12 +83,14 @@ class LocalPrometheus:
 
     @property
     def pid(self) -> int:
-        """Returns its process id; raises PrometheusUnavailable if it was not started."""
-        if self._process is None:
-            raise PrometheusUnavailable("Prometheus was not started")
+        """Returns its process id."""
         return self._process.pid
 
-    def start(self) -> None:
+    def has_ended(self) -> bool:
+        """Returns whether it has ended by itself."""
+        return self._process.poll() is not None
+
+    def __enter__(self) -> Self:
         """Waits until it is ready; raises PrometheusUnavailable with the end of its log."""
         self.check_installed()
         self._write_configuration()
@@ -107,32 +111,18 @@ class LocalPrometheus:
                     raise PrometheusUnavailable(f"Prometheus did not start\n{self._log_tail()}")
                 time.sleep(0.1)
         except BaseException:
-            self.stop()
+            self.__exit__()
             raise
-
-    def has_ended(self) -> bool:
-        """Returns whether it has ended by itself."""
-        return self._process is not None and self._process.poll() is not None
-
-    def stop(self) -> None:
-        """Stops it, and waits for its end."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._process = None
-
-    def __enter__(self) -> "LocalPrometheus":
-        self.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.stop()
+        """Stops it, and waits for its end."""
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _command(self) -> list[str]:
         return [
@@ -178,9 +168,7 @@ def write_targets(path: Path, targets: Mapping[str, str]) -> None:
         {"targets": [address], "labels": {"instance": instance}}
         for instance, address in targets.items()
     ]
-    partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(groups, indent=2))
-    partial.rename(path)
+    write_text_whole(path, json.dumps(groups, indent=2))
 
 
 def sped_up(rules: str, speed: float) -> str:

@@ -13,7 +13,6 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
 from tandem.errors import SequenceNotReached
-from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
 from tandem.remote.pgvector.connections import Servers, Session
@@ -76,8 +75,7 @@ class PgvectorShard(EngineShard):
         start_time = time.perf_counter()
         work = partial(searched, query)
         while True:
-            with STAGE_DURATION.labels("search").time():
-                answer = await self._servers.read(work, deadline, "search")
+            answer = await self._servers.read(work, deadline, "search")
             if (applied := answer.applied_sequence) >= query.minimum_sequence:
                 return replace(answer, search_seconds=time.perf_counter() - start_time)
             if deadline.left() < _ANSWER_SECONDS + _POLL_SECONDS:
@@ -88,16 +86,14 @@ class PgvectorShard(EngineShard):
     async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
         """Returns the first items of the query, as many as the shard reads at once."""
         work = partial(_fetched, query)
-        with STAGE_DURATION.labels("read").time():
-            return await self._connections.run(work, deadline, "read")
+        return await self._connections.run(work, deadline, "read")
 
     async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none, durable and searchable."""
         work = partial(committed, write)
         # Whether a write is on disk whose answer was lost, its request id alone tells.
         may_repeat = bool(write.request_id)
-        with STAGE_DURATION.labels("commit").time():
-            return await self._connections.run(work, deadline, "write", may_repeat=may_repeat)
+        return await self._connections.run(work, deadline, "write", may_repeat=may_repeat)
 
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns changes after a sequence."""
