@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tandem.chassis.capacity.cache_metrics import CacheMetrics
+from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded
 
 Key = TypeVar("Key", bound=Hashable)
@@ -119,11 +120,8 @@ class SingleFlightCache(Generic[Key, Value, Report]):
             computation = await compute(keys)
             lookup = Lookup(computation.values, 0, len(keys), [computation.report])
         else:
-            try:
-                async with asyncio.timeout(timeout_seconds):
-                    lookup = await self._get(keys, compute)
-            except TimeoutError as error:
-                raise DeadlineExceeded(what="a computation for the cache") from error
+            async with Deadline.after(timeout_seconds).kept("a computation for the cache"):
+                lookup = await self._get(keys, compute)
         self._metrics.looked_up(lookup.hit_count, lookup.miss_count)
         return lookup
 

@@ -12,7 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tandem.chassis.health.health_servicer import HealthServicer
 from tandem.chassis.telemetry.log import get_logger
 from tandem.chassis.telemetry.metrics import SERVING
-from tandem.errors import DeadlineExceeded, TandemError
+from tandem.contract.deadline import Deadline
+from tandem.errors import TandemError
 
 log = get_logger()
 
@@ -106,10 +107,8 @@ class Health:
 
     async def _try(self, ready: Probe) -> None:
         try:
-            async with asyncio.timeout(CANARY_TIMEOUT_SECONDS):
+            async with Deadline.after(CANARY_TIMEOUT_SECONDS).kept("the canary"):
                 await ready()
-        except TimeoutError:
-            self._fail(DeadlineExceeded(what="the canary"))
         except TandemError as error:
             self._fail(error)
         else:

@@ -7,7 +7,6 @@ bytes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -32,8 +31,9 @@ from tandem.chassis.interceptors.probe_calls import ProbeCalls
 from tandem.chassis.interceptors.request_scanner import RequestScanner
 from tandem.chassis.interceptors.slow_messages import SlowMessages
 from tandem.chassis.process.side_thread import SideThread, bind_side_thread
+from tandem.contract.deadline import Deadline
 from tandem.contract.methods import PROBE_LIMIT, RequestLimit, request_limit
-from tandem.errors import DeadlineExceeded, Overloaded, RequestMalformed
+from tandem.errors import Overloaded, RequestMalformed
 
 _Parse = Callable[[bytes], Awaitable[Any]]
 
@@ -146,7 +146,10 @@ class ReadingInterceptor(HandlerInterceptor):
             )
         with awaited.taken(caller):
             await self._admission.begin_call(caller)
-            return await _only(await _read(context, self._max_wait_seconds), parse)
+            seconds = self._max_wait_seconds
+            async with Deadline.after(seconds).kept(f"a wait of {seconds:g} s: no request came"):
+                data = await context.read()
+            return await _only(data, parse)
 
     async def _probe(self, context: grpc.aio.ServicerContext, parse: _Parse) -> Any:  # noqa: ANN401
         return await _only(
@@ -158,15 +161,6 @@ async def _messages(read: Callable[[], Awaitable[Any]], parse: _Parse) -> AsyncI
     """Yields the requests of a stream; who reads limits the time of each, or admission does."""
     while (data := await read()) is not grpc.aio.EOF:
         yield await parse(data)
-
-
-async def _read(context: grpc.aio.ServicerContext, max_wait_seconds: float) -> Any:  # noqa: ANN401
-    """Returns the next message's bytes, or EOF."""
-    try:
-        async with asyncio.timeout(max_wait_seconds):
-            return await context.read()
-    except TimeoutError:
-        raise DeadlineExceeded(what=f"a wait of {max_wait_seconds:g} s: no request came") from None
 
 
 async def _only(data: Any, parse: _Parse) -> Any:  # noqa: ANN401
