@@ -42,7 +42,7 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
-from tandem.platform.files.object_store import ObjectFolder
+from tandem.platform.files.object_store import object_folder
 from tandem.remote.chosen_engine import engine_candidates, engine_shard
 from tandem.remote.engine_shard import EngineShard
 from tandem.stages.item_write import Delete, Upsert
@@ -324,7 +324,7 @@ async def test_records_are_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         url = given.engine_url.replace(f"file://{tmp_path}", f"s3://{BUCKET}/tandem")
         settings = replace(given, engine_url=url)
         items = [text_item("a", 1), image_item("b", 2)]
-        bucket = ObjectFolder(f"s3://{BUCKET}")
+        bucket = object_folder(f"s3://{BUCKET}")
         candidates = engine_candidates(settings, FINGERPRINT)
         assert candidates is not None
         async with opened(settings) as shard:
