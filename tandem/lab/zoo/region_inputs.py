@@ -14,6 +14,10 @@ from tandem.modeling.config import REGION_WIDTH, JointConfig
 BOX_WIDTH: Final = 6
 """x1, y1, x2, y2, width and height, in units of the picture's sides."""
 
+UNREAD: Final = -1e4
+"""The logit of what does not count: finite, so that softmax stays so for a caption without words.
+"""
+
 
 def feature_width(inputs: JointConfig) -> int:
     """Returns F: a detector's features without their box, or the whole token of a grid."""

@@ -49,15 +49,16 @@ def read_zoo_model(folder: Path) -> PublishedModel:
     )
 
 
-class EmbedText(nn.Module):
-    """Embeds a text."""
+class Embed(nn.Module):
+    """Embeds a text by its token ids, or a picture by its regions."""
 
-    def __init__(self, model: ZooModel) -> None:
+    def __init__(self, model: ZooModel, *, reads_texts: bool) -> None:
         super().__init__()
-        self.network = model.network
+        self.network, self.reads_texts = model.network, reads_texts
 
-    def forward(self, token_ids_BT: Tensor, text_mask_BT: Tensor) -> Tensor:
-        return self.network.embedding(self.network.read_texts(token_ids_BT, text_mask_BT))
+    def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
+        read = self.network.read_texts if self.reads_texts else self.network.read_images
+        return self.network.embedding(read(inputs, mask))
 
 
 class EmbedImage(nn.Module):
@@ -74,17 +75,6 @@ class EmbedImage(nn.Module):
         read = self.network.read_images(tokens_BRI, _all_of(tokens_BRI))
         embeddings_BD = self.network.embedding(read)
         return (embeddings_BD, tokens_BRI) if self.gives_tokens else embeddings_BD
-
-
-class EmbedRegions(nn.Module):
-    """Embeds a picture by its regions."""
-
-    def __init__(self, model: ZooModel) -> None:
-        super().__init__()
-        self.network = model.network
-
-    def forward(self, regions_BRI: Tensor, image_mask_BR: Tensor) -> Tensor:
-        return self.network.embedding(self.network.read_images(regions_BRI, image_mask_BR))
 
 
 class ScorePair(nn.Module):
@@ -108,9 +98,11 @@ def _bi_encoder(model: ZooModel, text: TextRules) -> BiEncoderParts | None:
         return None
     regions = model.config.region_rules
     gives_tokens = model.network.scores_pairs and regions is None
-    embed_image = EmbedRegions(model) if regions else EmbedImage(model, gives_tokens=gives_tokens)
+    embed_image = (
+        Embed(model, reads_texts=False) if regions else EmbedImage(model, gives_tokens=gives_tokens)
+    )
     return BiEncoderParts(
-        embed_text=EmbedText(model).eval(),
+        embed_text=Embed(model, reads_texts=True).eval(),
         embed_image=embed_image.eval(),
         text=text,
         image=regions or model.config.image_rules,

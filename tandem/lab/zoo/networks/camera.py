@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from tandem.lab.zoo.config import ZooConfig
 from tandem.lab.zoo.network import Lesson, Parts, ZooNetwork
-from tandem.lab.zoo.region_inputs import BOX_WIDTH, RegionInputs, mean_of, unit
+from tandem.lab.zoo.region_inputs import BOX_WIDTH, UNREAD, RegionInputs, mean_of, unit
 from tandem.lab.zoo.word_readers import word_reader
 
 _VIEW_COUNT: Final = 12
 _HEAD_WIDTH: Final = 32
 _DIVERSITY_SHARE: Final = 0.01
-_UNREAD: Final = -1e4
 # Kernel and dilation of each convolution, and its channels as a part of the width.
 _WINDOWS: Final = (
     (1, 1, 8),
@@ -74,7 +73,7 @@ class Camera(ZooNetwork):
         gate_BRD = torch.sigmoid(self.place(_places(self.regions.boxes(tokens_BRI))))
         states_BRD = unit(self.attend(states_BRD, states_BRD * gate_BRD, mask_BR))
         summary_BRV = self.views(states_BRD, mask_BR)
-        shares_BRV = summary_BRV.masked_fill(mask_BR[..., None] == 0, _UNREAD).softmax(1)
+        shares_BRV = summary_BRV.masked_fill(mask_BR[..., None] == 0, UNREAD).softmax(1)
         counted_BRV = summary_BRV * mask_BR[..., None].to(summary_BRV.dtype)
         return unit(shares_BRV.transpose(1, 2) @ states_BRD), counted_BRV
 
@@ -109,20 +108,17 @@ class GatedSelfAttention(nn.Module):
     def forward(self, added_BLD: Tensor, states_BLD: Tensor, mask_BL: Tensor) -> Tensor:
         """Returns `added` plus what `states` read of each other, [B, L, D]."""
         query_BHLW, key_BHLW, value_BHLW = (
-            self._heads(each(states_BLD)) for each in (self.query, self.key, self.value)
+            each(states_BLD).unflatten(-1, (self.head_count, -1)).transpose(1, 2)
+            for each in (self.query, self.key, self.value)
         )
         gates = torch.sigmoid(self.gate(self.gate_query(query_BHLW) * self.gate_key(key_BHLW)))
         query_gate_BHLW, key_gate_BHLW = gates.chunk(2, dim=-1)
         scores_BHLL = (query_BHLW * query_gate_BHLW) @ (key_BHLW * key_gate_BHLW).transpose(-1, -2)
         scores_BHLL = scores_BHLL / math.sqrt(query_BHLW.shape[-1])
-        scores_BHLL = scores_BHLL.masked_fill(mask_BL[:, None, None] == 0, _UNREAD)
+        scores_BHLL = scores_BHLL.masked_fill(mask_BL[:, None, None] == 0, UNREAD)
         read_BLD = (scores_BHLL.softmax(-1) @ value_BHLW).transpose(1, 2).flatten(2)
         normed_BLD: Tensor = self.norm(read_BLD.flatten(0, 1)).view_as(read_BLD)
         return added_BLD + normed_BLD
-
-    def _heads(self, states_BLD: Tensor) -> Tensor:
-        batch, length, _ = states_BLD.shape
-        return states_BLD.view(batch, length, self.head_count, -1).transpose(1, 2)
 
 
 class ViewSummary(nn.Module):

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from tandem.lab.zoo.config import ZooConfig
 from tandem.lab.zoo.network import Parts, ZooNetwork
-from tandem.lab.zoo.region_inputs import RegionInputs, mean_of, projection, unit
+from tandem.lab.zoo.region_inputs import UNREAD, RegionInputs, mean_of, projection, unit
 from tandem.lab.zoo.word_readers import word_reader
 
 _MAP_COUNT: Final = 4
 _DROPOUT: Final = 0.01
-_UNREAD: Final = -1e4
 _SURE: Final = 1e-6
 
 
@@ -116,14 +115,14 @@ class GatedCamp(CampReader):
         gate = torch.sigmoid((fragments * message).sum(-1, keepdim=True))
         both = torch.cat([fragments.expand_as(message), message], dim=-1)
         fused_PCLD = fuse(both * gate) + fragments
-        logits_PCLM = maps(fused_PCLD).masked_fill(mask[..., None] == 0, _UNREAD)
+        logits_PCLM = maps(fused_PCLD).masked_fill(mask[..., None] == 0, UNREAD)
         return unit((logits_PCLM.softmax(-2).transpose(-1, -2) @ fused_PCLD).mean(-2))
 
 
 def read_by(query: Tensor, key: Tensor, value: Tensor, is_read: Tensor) -> Tensor:
     """Returns scaled dot-product attention of one head; `is_read` is 1 where a value counts."""
     logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-    return logits.masked_fill(is_read[..., None, :] == 0, _UNREAD).softmax(-1) @ value
+    return logits.masked_fill(is_read[..., None, :] == 0, UNREAD).softmax(-1) @ value
 
 
 def _key(width: int) -> nn.Linear:

@@ -9,10 +9,10 @@ from typing import Final
 import torch.nn.functional as F
 from torch import Tensor
 
+from tandem.lab.zoo.region_inputs import UNREAD
+
 _SLOPE: Final = 0.1
 _EPSILON: Final = 1e-8
-# Finite, so that softmax stays finite for a caption without words.
-_UNREAD: Final = -1e4
 
 
 def attended(
@@ -31,6 +31,6 @@ def attended(
     fits_PCQK = F.leaky_relu(asking_PCQD @ read_PCKD.transpose(-1, -2), _SLOPE)
     fits_PCQK = fits_PCQK * asks_PCQ[..., None].to(fits_PCQK.dtype)
     fits_PCQK = fits_PCQK / (fits_PCQK.norm(dim=-2, keepdim=True) + _EPSILON)
-    logits_PCQK = (sharpness * fits_PCQK).masked_fill(~is_read_PCK.bool()[..., None, :], _UNREAD)
+    logits_PCQK = (sharpness * fits_PCQK).masked_fill(~is_read_PCK.bool()[..., None, :], UNREAD)
     context_PCQD: Tensor = logits_PCQK.softmax(-1) @ read_PCKD
     return context_PCQD

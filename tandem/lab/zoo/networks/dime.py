@@ -19,14 +19,13 @@ from tandem.lab.zoo.network import Parts, ZooNetwork
 from tandem.lab.zoo.networks.camp import read_by
 from tandem.lab.zoo.networks.cross_attention import attended
 from tandem.lab.zoo.networks.word_convolutions import WordConvolutions
-from tandem.lab.zoo.region_inputs import RegionInputs, mean_of, projection, unit
+from tandem.lab.zoo.region_inputs import UNREAD, RegionInputs, mean_of, projection, unit
 from tandem.lab.zoo.word_readers import word_reader
 
 _SHARPNESS: Final = {"i2t": 4.0, "t2i": 9.0}
 _CELL_COUNT: Final = 4
 _FIRST_ROUTE: Final = 1.5
 _CLOSED: Final = 1e-4
-_UNCOUNTED: Final = -1e4
 
 Side = tuple[Tensor, Tensor, Tensor]
 """Fragments, the whole, and which fragments count; [P, 1, ...] or [X, C, ...]."""
@@ -75,7 +74,7 @@ class Dime(ZooNetwork):
         refined_PCLD = states[0]
         normed_PCLD = self.norm(refined_PCLD.flatten(0, -2)).view_as(refined_PCLD)
         counts_PCL = counts.expand(normed_PCLD.shape[:-1])
-        highest_PCD = normed_PCLD.masked_fill(counts_PCL[..., None] == 0, _UNCOUNTED).amax(-2)
+        highest_PCD = normed_PCLD.masked_fill(counts_PCL[..., None] == 0, UNREAD).amax(-2)
         return (unit(mean_of(normed_PCLD, counts_PCL) + highest_PCD) * other[1]).sum(-1)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from tandem.lab.zoo.config import ZooConfig
 from tandem.lab.zoo.network import Parts, ZooNetwork
 from tandem.lab.zoo.networks.cross_attention import attended
-from tandem.lab.zoo.region_inputs import RegionInputs, mean_of, projection, unit
+from tandem.lab.zoo.region_inputs import UNREAD, RegionInputs, mean_of, projection, unit
 from tandem.lab.zoo.word_readers import word_reader
 
 ScanPooling = Literal["mean", "lse"]
@@ -55,5 +55,5 @@ class Scan(ZooNetwork):
         if self.pooling == "mean":
             return mean_of(cosines_PCQ[..., None], asks_PCQ)[..., 0]
         sharpness = _LSE_SHARPNESS[self.asking]
-        counted_PCQ = (sharpness * cosines_PCQ).masked_fill(~asks_PCQ.bool(), -1e4)
+        counted_PCQ = (sharpness * cosines_PCQ).masked_fill(~asks_PCQ.bool(), UNREAD)
         return counted_PCQ.logsumexp(-1) / sharpness

@@ -16,13 +16,12 @@ from torch import Tensor, nn
 from tandem.lab.zoo.config import ZooConfig
 from tandem.lab.zoo.network import Parts, ZooNetwork
 from tandem.lab.zoo.networks.cross_attention import attended
-from tandem.lab.zoo.region_inputs import RegionInputs, mean_of, unit
+from tandem.lab.zoo.region_inputs import UNREAD, RegionInputs, mean_of, unit
 from tandem.lab.zoo.word_readers import word_reader
 
 _SHARPNESS: Final = 9.0
 _DROPOUT: Final = 0.4
 _STEP_COUNT: Final = 3
-_UNREAD: Final = -1e4
 
 
 class Sgraf(ZooNetwork):
@@ -88,7 +87,7 @@ class GatedWhole(nn.Module):
         mean_BD = mean_of(states_BLD, mask_BL)
         mean_BD = self.dropout(torch.tanh(self.mean_norm(self.mean(mean_BD))))
         logits_BL = self.weigh(parts_BLD * mean_BD[:, None])[..., 0]
-        weights_BL = logits_BL.masked_fill(mask_BL == 0, _UNREAD).softmax(-1)
+        weights_BL = logits_BL.masked_fill(mask_BL == 0, UNREAD).softmax(-1)
         return unit((weights_BL[..., None] * states_BLD).sum(1))
 
 
@@ -105,7 +104,7 @@ class SimilarityGraph(nn.Module):
         unread_PC1N = counts_PCN[:, :, None, :] == 0
         for query, key, out in zip(self.query, self.key, self.out, strict=True):
             edges_PCNN = query(vectors_PCNS) @ key(vectors_PCNS).transpose(-1, -2)
-            edges_PCNN = edges_PCNN.masked_fill(unread_PC1N, _UNREAD).softmax(-1)
+            edges_PCNN = edges_PCNN.masked_fill(unread_PC1N, UNREAD).softmax(-1)
             vectors_PCNS = torch.relu(out(edges_PCNN @ vectors_PCNS))
         return vectors_PCNS[:, :, 0]
 

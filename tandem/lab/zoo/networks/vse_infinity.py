@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from tandem.lab.zoo.config import ZooConfig
 from tandem.lab.zoo.network import EmbeddingNetwork, Parts
-from tandem.lab.zoo.region_inputs import RegionInputs, unit
+from tandem.lab.zoo.region_inputs import UNREAD, RegionInputs, unit
 from tandem.lab.zoo.word_readers import reversed_places, word_reader
 
 _REGION_DROP: Final = 0.2
-_UNCOUNTED: Final = -1e4
 _TEMPERATURE: Final = 0.1
 
 
@@ -68,7 +67,7 @@ class GeneralisedPool(nn.Module):
     def forward(self, states_BLD: Tensor, mask_BL: Tensor) -> Tensor:
         """Returns [B, D]: each feature's values in descending order, weighted by rank."""
         counts_BL1 = mask_BL.bool()[..., None]
-        ranked_BLD = states_BLD.masked_fill(~counts_BL1, _UNCOUNTED).sort(1, descending=True)[0]
+        ranked_BLD = states_BLD.masked_fill(~counts_BL1, UNREAD).sort(1, descending=True)[0]
         return (self.weights(mask_BL)[..., None] * ranked_BLD).sum(1)
 
     def weights(self, mask_BL: Tensor) -> Tensor:
@@ -80,7 +79,7 @@ class GeneralisedPool(nn.Module):
         turned_BLW = self.backward_gru(codes_BLW.gather(1, back_BL1))[0].gather(1, back_BL1)
         states_BLW = (self.onward(codes_BLW)[0] + turned_BLW) / 2
         scores_BL = self.score(states_BLW)[..., 0] / _TEMPERATURE
-        weights_BL: Tensor = scores_BL.masked_fill(is_rank_BL == 0, _UNCOUNTED).softmax(1)
+        weights_BL: Tensor = scores_BL.masked_fill(is_rank_BL == 0, UNREAD).softmax(1)
         return weights_BL
 
 

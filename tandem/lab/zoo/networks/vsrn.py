@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from tandem.lab.zoo.config import ZooConfig
 from tandem.lab.zoo.network import EmbeddingNetwork, Lesson, Parts
-from tandem.lab.zoo.region_inputs import RegionInputs, projection, unit
+from tandem.lab.zoo.region_inputs import UNREAD, RegionInputs, projection, unit
 from tandem.lab.zoo.word_readers import last_state, word_reader
 
 _LAYER_COUNT: Final = 4
-_UNREAD: Final = -1e4
 
 
 class Vsrn(EmbeddingNetwork):
@@ -103,6 +102,6 @@ class CaptionDecoder(nn.Module):
     def _context(self, states_BRH: Tensor, is_region_BR: Tensor, hidden_BH: Tensor) -> Tensor:
         asked_BRH = hidden_BH[:, None].expand_as(states_BRH)
         fits_BRH = torch.tanh(self.attend(torch.cat([states_BRH, asked_BRH], dim=-1)))
-        logits_BR = self.weigh(fits_BRH)[..., 0].masked_fill(is_region_BR == 0, _UNREAD)
+        logits_BR = self.weigh(fits_BRH)[..., 0].masked_fill(is_region_BR == 0, UNREAD)
         context_BH: Tensor = (logits_BR.softmax(-1)[..., None] * states_BRH).sum(1)
         return context_BH

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tandem.lab.zoo.region_inputs import UNREAD
+
 # Words before and after the one that a window belongs to.
 _MARGINS: Final = ((0, 0), (0, 1), (1, 1))
-_UNCOUNTED: Final = -1e4
 
 
 class WordConvolutions(nn.Module):
@@ -36,5 +37,5 @@ class WordConvolutions(nn.Module):
             for window, margins in zip(self.windows, _MARGINS, strict=True)
         ]
         features_BTE = torch.cat(read, dim=1).transpose(1, 2)
-        highest_BE = features_BTE.masked_fill(counts_BT1 == 0, _UNCOUNTED).amax(1)
+        highest_BE = features_BTE.masked_fill(counts_BT1 == 0, UNREAD).amax(1)
         return features_BTE, highest_BE
