@@ -44,7 +44,8 @@ class RunManifest:
     path: Path
     settings: dict[str, Any]
     """Options that all runs share."""
-    runs: list[ListedRun]
+    runs: dict[tuple[str, int], ListedRun]
+    """By recipe and seed."""
 
     @classmethod
     def opened(cls, folder: Path, settings: dict[str, Any], runs: Sequence[ListedRun]) -> Self:
@@ -54,49 +55,44 @@ class RunManifest:
         What they are tested by may change until one of them is measured.
         """
         path = folder / FILE_NAME
-        if not path.is_file():
-            manifest = cls(path, settings, list(runs))
-            manifest._write()
-            return manifest
-        try:
-            content = read_object(path)
-            listed = [
-                ListedRun(**each | {"phase": RunPhase(each["phase"])}) for each in content["runs"]
-            ]
-            earlier = dict(content["settings"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged: {error}; restore it, or remove it") from error
-        is_measured = any(each.phase is RunPhase.DONE for each in listed)
-        if differing := sorted(
-            name
-            for name in {*earlier, *settings}
-            if earlier.get(name) != settings.get(name) and (is_measured or name != TEST)
-        ):
-            raise ValueError(
-                f"{path} lists runs with other options: {', '.join(differing)}; give the same "
-                "options, or choose another --folder"
-            )
-        known = {each.key for each in listed}
-        manifest = cls(path, settings, [*listed, *(run for run in runs if run.key not in known)])
+        manifest = cls(path, settings, {})
+        for each in (*(_listed(path, settings) if path.is_file() else ()), *runs):
+            manifest.runs.setdefault(each.key, each)
         manifest._write()
         return manifest
 
     def run(self, recipe: str, seed: int) -> ListedRun:
-        return self.runs[self._place((recipe, seed))]
+        return self.runs[recipe, seed]
 
     def change(self, run: ListedRun, **changes: Any) -> ListedRun:  # noqa: ANN401
-        changed = replace(run, **changes)
-        self.runs[self._place(run.key)] = changed
+        self.runs[run.key] = replace(run, **changes)
         self._write()
-        return changed
-
-    def _place(self, key: tuple[str, int]) -> int:
-        for place, each in enumerate(self.runs):
-            if each.key == key:
-                return place
-        raise KeyError(f"{self.path} has no run {key}")
+        return self.runs[run.key]
 
     def _write(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        content = {"settings": self.settings, "runs": [asdict(each) for each in self.runs]}
+        runs = [asdict(each) for each in self.runs.values()]
+        content = {"settings": self.settings, "runs": runs}
         write_text_whole(self.path, json.dumps(content, indent=1) + "\n")
+
+
+def _listed(path: Path, settings: dict[str, Any]) -> list[ListedRun]:
+    try:
+        content = read_object(path)
+        listed = [
+            ListedRun(**each | {"phase": RunPhase(each["phase"])}) for each in content["runs"]
+        ]
+        earlier = dict(content["settings"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}; restore it, or remove it") from error
+    is_measured = any(each.phase is RunPhase.DONE for each in listed)
+    if differing := sorted(
+        name
+        for name in {*earlier, *settings}
+        if earlier.get(name) != settings.get(name) and (is_measured or name != TEST)
+    ):
+        raise ValueError(
+            f"{path} lists runs with other options: {', '.join(differing)}; give the same "
+            "options, or choose another --folder"
+        )
+    return listed
