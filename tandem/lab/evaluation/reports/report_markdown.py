@@ -1,7 +1,8 @@
 """Renders a report as Markdown."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from statistics import fmean
 
 from tandem.lab.evaluation.metrics import (
@@ -41,9 +42,8 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
         "In percent, with 95 % Wilson intervals. p: p-value of the difference in R@1 from BE on "
         "the same queries (exact McNemar test); of an order by neighbours from the order that it "
         "reorders.",
-        markdown_table(
-            ("direction", "order by", "R@1", "R@5", "R@10", *ORDER_METRICS, "p"),
-            (_recall_row(report, each) for each in report.rankings),
+        _by_ranking(
+            report, ("R@1", "R@5", "R@10", *ORDER_METRICS, "p"), partial(_recall_cells, report)
         ),
         markdown_table(
             ("order by", "mR", "rSum"),
@@ -52,13 +52,22 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
         *_notes(report),
     ]
     if report.fold_query_counts:
+        fold_count = len(report.of_folds(report.rankings[0]))
         parts += [
             "## Each fold",
             "R@1, R@5 and R@10 of each fold, in percent. The figures above are over all queries.",
-            _by_fold(report),
+            _by_ranking(report, map(str, range(1, fold_count + 1)), partial(_fold_cells, report)),
         ]
     if len({language for each in report.languages.values() for language in each}) > 1:
-        parts += ["## R@1 by language", _by_language(report)]
+        languages = list(dict.fromkeys(next(iter(report.languages.values()))))
+        table = _by_ranking(
+            report,
+            languages,
+            lambda ranking: (
+                recall_cell(report.of_language(ranking, one).recalls[0]) for one in languages
+            ),
+        )
+        parts += ["## R@1 by language", table]
     if plot_name:
         parts += ["## What k buys", f"![R@1 against what a query takes]({plot_name})"]
     parts += ["## Time", _times(report)]
@@ -122,43 +131,22 @@ def order_cells(ranking: Ranking) -> tuple[str, ...]:
     )
 
 
-def _recall_row(report: Report, ranking: Ranking) -> Sequence[str]:
+def _by_ranking(
+    report: Report, heads: Iterable[str], cells: Callable[[Ranking], Iterable[str]]
+) -> str:
+    """Returns a table with a row for each direction and order."""
+    rows = ((each.direction, each.order_by, *cells(each)) for each in report.rankings)
+    return markdown_table(("direction", "order by", *heads), rows)
+
+
+def _recall_cells(report: Report, ranking: Ranking) -> Sequence[str]:
     p_value = "" if ranking.order_by == BE else f"{report.p_value(ranking):.2g}"
-    return (
-        ranking.direction,
-        ranking.order_by,
-        *(recall_cell(recall) for recall in ranking.recalls),
-        *order_cells(ranking),
-        p_value,
-    )
+    return (*map(recall_cell, ranking.recalls), *order_cells(ranking), p_value)
 
 
-def _by_fold(report: Report) -> str:
-    rows = [
-        (
-            each.direction,
-            each.order_by,
-            *(
-                ", ".join(f"{recall.percent:.1f}" for recall in fold.recalls)
-                for fold in report.of_folds(each)
-            ),
-        )
-        for each in report.rankings
-    ]
-    return markdown_table(("direction", "order by", *map(str, range(1, len(rows[0]) - 1))), rows)
-
-
-def _by_language(report: Report) -> str:
-    languages = list(dict.fromkeys(next(iter(report.languages.values()))))
-    rows = (
-        (
-            each.direction,
-            each.order_by,
-            *(recall_cell(report.of_language(each, one).recalls[0]) for one in languages),
-        )
-        for each in report.rankings
-    )
-    return markdown_table(("direction", "order by", *languages), rows)
+def _fold_cells(report: Report, ranking: Ranking) -> Iterator[str]:
+    for fold in report.of_folds(ranking):
+        yield ", ".join(f"{recall.percent:.1f}" for recall in fold.recalls)
 
 
 def _times(report: Report) -> str:
