@@ -5,8 +5,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import OnError
 from tandem.corpus.record_regions import RecordRegions
-from tandem.corpus.regions.regions import Regions, checked_regions
+from tandem.corpus.regions.regions import RegionReader, Regions, checked_regions
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import CrossEncoderMissing
 from tandem.lab.evaluation.gallery import Gallery, make_gallery
@@ -172,13 +172,14 @@ async def test_its_index_is_removed_when_it_is_stopped(number: signal.Signals) -
     assert {each.index_id for each in removals} == {each.index_id for each in ingests}
 
 
-class OneRegion:
+class OneRegion(RegionReader):
     """Has one region of every scene."""
 
-    def image_ids(self) -> Iterator[str]:
-        yield from (record.record_id for record in scene_records("test", 1, 8))
+    def __init__(self) -> None:
+        super().__init__(Path("scenes"))
+        self._found = dict.fromkeys(each.record_id for each in scene_records("test", 1, 8))
 
-    def read(self, image_id: str) -> Regions:
+    def _read(self, image_id: str, place: str) -> Regions:
         number = int(image_id.rpartition("-")[2])
         return checked_regions(
             image_id, np.full((1, 2), number), np.array([[0, 0, 1, 1]]), feature_width=2

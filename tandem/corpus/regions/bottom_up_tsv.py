@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from tandem.corpus.errors import RegionsUnreadable
-from tandem.corpus.regions.regions import KeyedRegions, Regions, checked_regions
+from tandem.corpus.regions.regions import RegionReader, Regions, checked_regions
 from tandem.corpus.regions.tsv_rows import base64_matrix, row_fields, row_starts, whole_number
 
 COLUMN_COUNT: Final = 6
 
 
-class BottomUpTsv(KeyedRegions):
+class BottomUpTsv(RegionReader):
     """Reads regions from one file, of which only the rows' places are kept in memory."""
 
     def __init__(self, path: Path) -> None:

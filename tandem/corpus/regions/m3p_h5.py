@@ -18,7 +18,7 @@ from tandem.corpus.errors import (
     ExtraMissing,
     RegionsUnreadable,
 )
-from tandem.corpus.regions.regions import KeyedRegions, Regions, checked_regions
+from tandem.corpus.regions.regions import RegionReader, Regions, checked_regions
 
 try:
     import h5py
@@ -30,7 +30,7 @@ _FEATURES: Final = ("features", "feature")
 _ROWS_AT_ONCE: Final = 4096
 
 
-class M3pH5(KeyedRegions):
+class M3pH5(RegionReader):
     """Reads regions from one file, row by row."""
 
     def __init__(self, path: Path) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tandem.corpus.errors import CorpusFileMissing, RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.plain_file import list_folder, open_plain_file
-from tandem.corpus.regions.regions import FEATURE_WIDTH, KeyedRegions, Regions, checked_regions
+from tandem.corpus.regions.regions import FEATURE_WIDTH, RegionReader, Regions, checked_regions
 
 SUFFIX: Final = ".npz"
 
@@ -102,7 +102,7 @@ def archived_regions(
     )
 
 
-class NpzFolder(KeyedRegions):
+class NpzFolder(RegionReader):
     """Reads regions from a folder with one archive an image, named by the image's id."""
 
     def __init__(self, folder: Path, left_out: LeftOut | None = None) -> None:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,24 +41,8 @@ class Regions:
         return len(self.features)
 
 
-class RegionReader(Protocol):
-    """Gives an image's regions by its id."""
-
-    def image_ids(self) -> Iterator[str]:
-        """Yields the ids of all images in the file's order, each once."""
-        ...
-
-    def read(self, image_id: str) -> Regions:
-        """Returns an image's regions.
-
-        Raises RegionsMissing for an id that the file lacks, and RegionsUnreadable naming what is
-        wrong with its regions.
-        """
-        ...
-
-
-class KeyedRegions(ABC):
-    """Reads regions from where a file has them, by the id of the image."""
+class RegionReader(ABC):
+    """Reads an image's regions, by its id, from where a file has them."""
 
     feature_width = FEATURE_WIDTH
 
@@ -68,11 +52,15 @@ class KeyedRegions(ABC):
         """Where the regions of each image are, in the file's order."""
 
     def image_ids(self) -> Iterator[str]:
-        """Yields the ids in the file's order."""
+        """Yields the ids of all images in the file's order, each once."""
         yield from self._found
 
     def read(self, image_id: str) -> Regions:
-        """Returns an image's regions; errors as `RegionReader.read`."""
+        """Returns an image's regions.
+
+        Raises RegionsMissing for an id that the file lacks, and RegionsUnreadable naming what is
+        wrong with its regions.
+        """
         if image_id not in self._found:
             raise RegionsMissing(place=self._path, image_id=image_id)
         return self._read(image_id, f"{self._path}: image {image_id!r}")

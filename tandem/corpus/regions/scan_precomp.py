@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.regions.region_archive import BROKEN_ARRAYS
-from tandem.corpus.regions.regions import KeyedRegions, Regions, checked_regions
+from tandem.corpus.regions.regions import RegionReader, Regions, checked_regions
 
 IMAGES_END: Final = "_ims.npy"
 _CAPTIONS_EACH: Final = 5
 
 
-class ScanPrecomp(KeyedRegions):
+class ScanPrecomp(RegionReader):
     """Reads regions from the arrays of one split, which stay on disk."""
 
     def __init__(self, images: Path) -> None:

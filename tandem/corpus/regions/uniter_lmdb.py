@@ -28,7 +28,7 @@ from tandem.corpus.regions.region_archive import (
     archived_arrays,
     archived_regions,
 )
-from tandem.corpus.regions.regions import KeyedRegions, Regions, json_of
+from tandem.corpus.regions.regions import RegionReader, Regions, json_of
 
 try:
     import lmdb
@@ -48,7 +48,7 @@ _CHOICE = re.compile(r"feat_th(?P<least>[\d.]+)_max(?P<most>\d+)_min(?P<fewest>\
 _FIXED_COUNT = re.compile(r"feat_numbb(?P<count>\d{1,6})(?!\d)")
 
 
-class UniterLmdb(KeyedRegions):
+class UniterLmdb(RegionReader):
     """Reads regions from a folder with UNITER's data.mdb."""
 
     def __init__(self, folder: Path) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from tandem.corpus.errors import CorpusMalformed, RegionsUnreadable
-from tandem.corpus.regions.regions import KeyedRegions, Regions, json_of, split_vectors
+from tandem.corpus.regions.regions import RegionReader, Regions, json_of, split_vectors
 from tandem.corpus.regions.tsv_rows import base64_matrix, row_fields, row_starts, whole_number
 
 IDS_NAME: Final = "imageid2idx.json"
 _STARTS_SUFFIX: Final = ".lineidx"
 
 
-class VinvlTsv(KeyedRegions):
+class VinvlTsv(RegionReader):
     """Reads regions from features.tsv, by the places that its side files give."""
 
     def __init__(self, path: Path) -> None:

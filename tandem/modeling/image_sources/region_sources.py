@@ -12,7 +12,7 @@ from torch import Tensor
 from tandem.corpus.errors import CorpusMalformed, RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.regions.region_layouts import open_regions
-from tandem.corpus.regions.regions import KeyedRegions, RegionReader, Regions, split_vectors
+from tandem.corpus.regions.regions import RegionReader, Regions, split_vectors
 from tandem.modeling.image_sources.region_tokens import RegionFile, RegionFileInvalid
 from tandem.modeling.published.pickled_tensors import (
     PickleRefused,
@@ -23,7 +23,7 @@ from tandem.modeling.published.pickled_tensors import (
 _TORCH_SUFFIXES: Final = (".pt", ".pth")
 
 
-class OscarPickle(KeyedRegions):
+class OscarPickle(RegionReader):
     """Reads regions from OSCAR's file, all of which stays in memory: COCO's test split is 1 GB."""
 
     def __init__(self, path: Path) -> None:
@@ -51,7 +51,7 @@ class OscarPickle(KeyedRegions):
         return split_vectors(place, vectors.float().numpy(), self.feature_width)
 
 
-class StoredRegions(KeyedRegions):
+class StoredRegions(RegionReader):
     """Reads regions from the file that training and evaluation read."""
 
     def __init__(self, path: Path) -> None:

@@ -1,30 +1,27 @@
 """What every reader checks, and the count of what was left out."""
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tandem.corpus.errors import RegionsMissing, RegionsUnreadable
+from tandem.corpus.errors import RegionsUnreadable
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.regions.regions import Regions, checked_regions, read_regions
+from tandem.corpus.regions.regions import RegionReader, Regions, checked_regions, read_regions
 
 FEATURES = np.arange(6, dtype=np.float32).reshape(2, 3)
 BOXES = np.array([[0, 0, 100, 50], [50, 25, 200, 100]])
 
 
-class OneGood:
-    """Has regions of "good", damaged ones of "bad", and no others."""
+class OneGood(RegionReader):
+    """Has regions of "good", and damaged ones of "bad"."""
 
-    def image_ids(self) -> Iterator[str]:
-        yield from ("good", "bad")
+    def __init__(self) -> None:
+        super().__init__(Path("the test"))
+        self._found = {"good": FEATURES, "bad": FEATURES * np.nan}
 
-    def read(self, image_id: str) -> Regions:
-        if image_id == "good":
-            return checked_regions("good", FEATURES, BOXES, (200, 100), 3)
-        if image_id == "bad":
-            return checked_regions("bad", FEATURES * np.nan, BOXES, (200, 100), 3)
-        raise RegionsMissing(place="the test", image_id=image_id)
+    def _read(self, image_id: str, place: str) -> Regions:
+        return checked_regions(image_id, self._found[image_id], BOXES, (200, 100), 3)
 
 
 def test_boxes_are_normalised_by_width_and_height() -> None:
