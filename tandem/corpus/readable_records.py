@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,19 +94,6 @@ RecordCheck = Callable[[Record], None]
 """Raises RecordUnreadable for an unusable record."""
 
 
-class TextCheck(Protocol):
-    """A RecordCheck that has the preprocessor of captions."""
-
-    @property
-    def texts(self) -> TextPreprocessor:
-        """Returns the model's text preprocessor."""
-        ...
-
-    def __call__(self, record: Record) -> None:
-        """Raises RecordUnreadable for the first fault."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
     """Checks what a model reads: the picture must decode, and every caption must fit.
@@ -177,22 +164,17 @@ class HeldPicture:
         return self.image_bytes
 
 
-def records_with_pictures(
-    records: Iterable[Record], on_error: OnError, report: SkippedRecords
-) -> Iterator[Record]:
+def records_with_pictures(records: Iterable[Record], report: SkippedRecords) -> Iterator[Record]:
     """Yields the records that pass check_picture_there, each with its picture's bytes.
 
     They are read once, so that a file that disappears meanwhile is only that record's fault.
     """
-    for record, held in records_read(records, picture_bytes, on_error, report):
+    for record, held in records_read(records, picture_bytes, report):
         yield replace(record, image=HeldPicture(held, str(record.image)))
 
 
 def records_read(
-    records: Iterable[Record],
-    read: Callable[[Record], Read],
-    on_error: OnError,
-    report: SkippedRecords,
+    records: Iterable[Record], read: Callable[[Record], Read], report: SkippedRecords
 ) -> Iterator[tuple[Record, Read]]:
     """Yields the sendable records that `read` reads, each with what it returned."""
     found: list[Read] = []
@@ -201,24 +183,23 @@ def records_read(
         check_captions_sendable(record)
         found[:] = [read(record)]
 
-    for record in readable_records(records, check, on_error, report):
+    for record in readable_records(records, check, report):
         yield record, found[0]
 
 
 def readable_records(
-    records: Iterable[Record], check: RecordCheck, on_error: OnError, report: SkippedRecords
+    records: Iterable[Record], check: RecordCheck, report: SkippedRecords
 ) -> Iterator[Record]:
     """Yields the records that pass `check`, in order, as they are read.
 
-    For one that fails, raises its RecordUnreadable (stop), or adds it to `report` and continues
-    (skip). A reader with `report` does the same with what it cannot read as a record. A fault of
-    the corpus itself always stops.
+    For one that fails, raises its RecordUnreadable, or adds it to a `report` that goes on, as a
+    reader does with what it cannot read as a record. A fault of the corpus itself always stops.
     """
     for record in records:
         try:
             check(record)
         except RecordUnreadable as error:
-            if on_error is OnError.STOP:
+            if not report.goes_on:
                 unread = report.unread_lists()
                 if error.fault is RecordFault.CAPTION_EMPTY and unread:
                     error.args = (f"{error}; {unread}",)

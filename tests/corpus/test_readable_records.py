@@ -7,7 +7,6 @@ import pytest
 
 from tandem.corpus.readable_records import (
     ModelCheck,
-    OnError,
     RecordFault,
     RecordUnreadable,
     SkippedRecords,
@@ -95,7 +94,7 @@ BAD = {
 def test_a_bad_record_stops_the_work_by_name(check: ModelCheck, name: str) -> None:
     record, fault, says = BAD[name]
     report = SkippedRecords()
-    records = readable_records([GOOD, record, GOOD], check, OnError.STOP, report)
+    records = readable_records([GOOD, record, GOOD], check, report)
 
     assert next(records) is GOOD
     with pytest.raises(RecordUnreadable, match=says) as caught:
@@ -109,10 +108,10 @@ def test_a_bad_record_stops_the_work_by_name(check: ModelCheck, name: str) -> No
 
 def test_bad_records_are_skipped_and_counted_by_fault(check: ModelCheck) -> None:
     other = a_record("one umbrella")
-    report = SkippedRecords()
+    report = SkippedRecords(goes_on=True)
     bad = [record for record, _, _ in BAD.values()]
 
-    read = list(readable_records([GOOD, *bad, other], check, OnError.SKIP, report))
+    read = list(readable_records([GOOD, *bad, other], check, report))
 
     assert read == [GOOD, other]
     assert dict(report.counts) == {
@@ -132,7 +131,7 @@ def test_a_caption_is_read_to_the_last_token(check: ModelCheck) -> None:
     """14 words and the special two are 16, and the positive control of those too long."""
     fits = a_record("dogs " * 14)
 
-    assert list(readable_records([fits], check, OnError.STOP, SkippedRecords())) == [fits]
+    assert list(readable_records([fits], check, SkippedRecords())) == [fits]
 
 
 def test_only_the_picture_is_checked_if_a_server_checks_the_rest(tmp_path: Path) -> None:
@@ -145,10 +144,10 @@ def test_only_the_picture_is_checked_if_a_server_checks_the_rest(tmp_path: Path)
     with (tmp_path / "large.jpg").open("wb") as file:
         file.truncate(MAX_READ_BYTES + 1)
     large = replace(GOOD, image=ImageFile(tmp_path / "large.jpg", "line 3"))
-    report = SkippedRecords()
+    report = SkippedRecords(goes_on=True)
 
     records = [*(record for record, _, _ in BAD.values()), large]
-    read = list(readable_records(records, check_picture_there, OnError.SKIP, report))
+    read = list(readable_records(records, check_picture_there, report))
 
     assert read == judged_there
     assert dict(report.counts) == {
@@ -165,12 +164,12 @@ def test_a_picture_that_a_server_gets_is_read_once(tmp_path: Path) -> None:
     path.write_bytes(PICTURE)
     here = replace(GOOD, image=ImageFile(path, "a"))
     gone = replace(GOOD, image=ImageFile(tmp_path / "b.png", "b"))
-    report = SkippedRecords()
+    report = SkippedRecords(goes_on=True)
 
-    (record,) = records_with_pictures([here, gone], OnError.SKIP, report)
+    (record,) = records_with_pictures([here, gone], report)
     path.unlink()
 
     assert (record.image.read(), str(record.image)) == (PICTURE, str(path))
     assert dict(report.counts) == {F.FILE_MISSING: 1}
     with pytest.raises(RecordUnreadable, match="picture file not there"):
-        list(records_with_pictures([gone], OnError.STOP, report))
+        list(records_with_pictures([gone], SkippedRecords()))

@@ -7,7 +7,7 @@ from typing import Final
 from tandem.cli.options import user_path
 from tandem.client import NewContent
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.readable_records import OnError, SkippedRecords, records_read
+from tandem.corpus.readable_records import SkippedRecords, records_read
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
 from tandem.corpus.regions.region_layouts import open_regions
@@ -38,10 +38,10 @@ def with_pictures(records: Iterable[Record]) -> Iterator[SentRecord]:
 
 
 def with_regions(
-    records: Iterable[Record], regions: RecordRegions, on_error: OnError, skipped: SkippedRecords
+    records: Iterable[Record], regions: RecordRegions, skipped: SkippedRecords
 ) -> Iterator[SentRecord]:
     """Yields each record with its regions; no picture is read.
 
     A record without them stops the work, or is counted in `skipped`.
     """
-    yield from records_read(records, regions.content, on_error, skipped)
+    yield from records_read(records, regions.content, skipped)

@@ -46,11 +46,8 @@ class Distractors:
     def __str__(self) -> str:
         """Returns the name, with the number of records where there are fewer than it asks for."""
         count = len(self.records)
-        return (
-            self.name
-            if count == self.wanted_count
-            else f"{self.name}, of which there are {count:,}"
-        )
+        fewer = "" if count == self.wanted_count else f", of which there are {count:,}"
+        return f"{self.name}{fewer}"
 
 
 class Collection:
@@ -72,7 +69,7 @@ class Collection:
 
         A distractor is in every gallery, and is read and counted once.
         """
-        asked, skipped = self._asked, self._skipped
+        skipped = self._skipped
         verdicts: dict[tuple[int, tuple[Caption, ...]], bool] = {}
         readable = []
         for gallery in self._whole_galleries():
@@ -83,7 +80,7 @@ class Collection:
                     taken = [replace(record, captions=captions)]
                     whole_check = partial(check_asking, check) if gallery.asks(number) else check
                     show(len(verdicts))
-                    found = readable_records(taken, whole_check, asked.on_error, skipped)
+                    found = readable_records(taken, whole_check, skipped)
                     verdicts[key] = any(found)
                 if verdicts[key]:
                     kept.add(number)

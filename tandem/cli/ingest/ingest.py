@@ -121,9 +121,9 @@ def ingest(asked: IngestOptions) -> None:
     scaled_down = _ScaledDown()
     sent: Iterable[SentRecord]
     if found is None:
-        sent = with_pictures(scaled_down.of(records_with_pictures(opened, asked.on_error, skipped)))
+        sent = with_pictures(scaled_down.of(records_with_pictures(opened, skipped)))
     else:
-        sent = with_regions(opened, found, asked.on_error, skipped)
+        sent = with_regions(opened, found, skipped)
     pictures = _PictureCount()
     index_id = index_of(asked.corpus) if asked.index is None else asked.index
     try:

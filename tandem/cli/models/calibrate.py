@@ -148,7 +148,7 @@ def _pools(
         config.image_size, TextPreprocessor(checkpoint.tokenizer, config.max_text_tokens)
     )
     corpus = open_corpus(asked.corpus, split, asked.seed, asked.gallery_count, skipped)
-    records = list(readable_records(corpus, check, asked.on_error, skipped))
+    records = list(readable_records(corpus, check, skipped))
     for line in skipped.report():
         errors.print(line)
     if len(records) < asked.k:

@@ -95,11 +95,10 @@ def neighbour_gallery(
     languages = [language] if language else languages_of(spoken)
     gallery = make_gallery(spoken, languages, caption_count)
     asking = partial(check_asking, check)
-    on_error = OnError.SKIP if skipped.goes_on else OnError.STOP
     readable = {
         number
         for number, (record, chosen) in enumerate(gallery.chosen)
-        if any(readable_records([replace(record, captions=chosen)], asking, on_error, skipped))
+        if any(readable_records([replace(record, captions=chosen)], asking, skipped))
     }
     if not readable:
         raise ValueError(f"no record is left; {'; '.join(skipped.lines())}")

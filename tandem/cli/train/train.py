@@ -16,7 +16,6 @@ from tandem.cli.train.train_seeds import SeedRuns, train_seeds
 from tandem.corpus.readable_records import (
     OnError,
     SkippedRecords,
-    TextCheck,
     readable_records,
 )
 from tandem.corpus.records import Record
@@ -33,7 +32,7 @@ from tandem.lab.training.runs.run import (
 )
 from tandem.lab.training.runs.run_state import FILE_NAME
 from tandem.lab.training.sources.chosen_captions import FittingCaptions, SpokenCaptions
-from tandem.lab.training.sources.record_source import RecordSource
+from tandem.lab.training.sources.record_source import RecordSource, TextCheck
 from tandem.lab.training.sources.scene_source import SceneSource
 from tandem.lab.training.train import TrainingSource
 from tandem.lab.training.train import train as train_by
@@ -106,8 +105,7 @@ class _Reading:
 
     def __init__(self, asked: TrainOptions) -> None:
         self._asked = asked
-        self._on_error = asked.on_error or OnError.STOP
-        self._skipped = SkippedRecords(goes_on=self._on_error is OnError.SKIP)
+        self._skipped = SkippedRecords(goes_on=asked.on_error is OnError.SKIP)
         self._spoken = SpokenCaptions(tuple(asked.language)) if asked.language else None
         self._captions: FittingCaptions | None = None
 
@@ -144,7 +142,7 @@ class _Reading:
         if self._asked.drop_long_captions:
             self._captions = self._captions or FittingCaptions(check.texts)
             records = self._captions.of(records)
-        return readable_records(records, check, self._on_error, self._skipped)
+        return readable_records(records, check, self._skipped)
 
     def lines(self) -> Iterable[str]:
         """Yields lines on what was skipped, or that nothing was."""

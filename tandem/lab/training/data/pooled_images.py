@@ -4,7 +4,7 @@ Shapes: N pictures, B rows, R image tokens, D token width.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -13,14 +13,6 @@ from torch import Tensor
 
 from tandem.corpus.records import Record
 from tandem.modeling.image_sources.region_tokens import RegionFile
-
-
-class PooledImages(Protocol):
-    """Gives batches their image tokens."""
-
-    def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns float16 [B, R, D] with its mask, int64 [B, R], 1 where a token counts."""
-        ...
 
 
 class HeldImages:
@@ -33,6 +25,7 @@ class HeldImages:
         self._tokens, self._rows = tokens, rows
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Returns float16 [B, R, D] with its mask, int64 [B, R], 1 where a token counts."""
         rows = list(numbers) if self._rows is None else self._rows[list(numbers)]
         tokens_BRD = torch.as_tensor(self._tokens[rows])
         return tokens_BRD, torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
@@ -46,9 +39,12 @@ class RegionImages:
         self._regions, self._records = regions, records
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Raises RegionFileInvalid for a record that the file lacks."""
+        """Returns the same; raises RegionFileInvalid for a record that the file lacks."""
         return self._regions.of([self._records[number] for number in numbers])
 
     def tokens(self, *_: object) -> Self:
         """Returns itself: no backbone makes them."""
         return self
+
+
+PooledImages = HeldImages | RegionImages

@@ -14,7 +14,7 @@ from typing import Final
 
 from tokenizers import Tokenizer
 
-from tandem.corpus.readable_records import ModelCheck, SkippedRecords, TextCheck, picture_bytes
+from tandem.corpus.readable_records import ModelCheck, SkippedRecords, picture_bytes
 from tandem.corpus.records import Record
 from tandem.lab.training.data.pair_pool import check_family_count
 from tandem.lab.training.data.pooled_images import RegionImages
@@ -32,6 +32,9 @@ from tandem.modeling.trained_pictures import TrainedPictures
 
 _FROZEN: Final = ("efficientnet_lite0", "efficientnet_lite0_early", "vision_tower")
 """Image sources that do not learn unless a run has steps for them."""
+
+TextCheck = ModelCheck | RegionCheck
+"""A check that has the preprocessor of captions."""
 
 ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]
 """Yields those of a corpus' records that a model can read, by its check."""

@@ -6,7 +6,6 @@ Shapes: N pictures, B of a chunk, H W pixels, R image tokens, D width.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,22 +14,15 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from tandem.lab.training.data.pair_pool import PairSource
-from tandem.lab.training.data.pooled_images import HeldImages, PooledImages
+from tandem.lab.training.data.pooled_images import HeldImages, RegionImages
 from tandem.lab.training.recipes.recipe import Recipe
 from tandem.lab.training.runs.run import Run
+from tandem.lab.training.sources.frozen_pictures import FrozenPictures
 from tandem.lab.training.stages.backbone_lessons import BackboneLesson
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.trained_pictures import TrainedPictures
 
 _CHUNK_SIZE = 64
-
-
-class Pictures(Protocol):
-    """The pictures of one split, by number."""
-
-    def tokens(self, backbone: nn.Module, run: Run, stage: str) -> PooledImages:
-        """Returns their image tokens; `stage` names the work to the run's progress."""
-        ...
 
 
 class PixelPictures:
@@ -59,6 +51,10 @@ class PixelPictures:
         tokens_NRD = torch.cat(run.processes.shared(-(-count // _CHUNK_SIZE), tokens_of_chunk))
         run.progress(stage, count, count, "")
         return HeldImages(tokens_NRD)
+
+
+Pictures = PixelPictures | FrozenPictures | RegionImages
+"""The pictures of one split, by number; `tokens` gives their image tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

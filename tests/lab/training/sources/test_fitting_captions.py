@@ -3,7 +3,6 @@
 import pytest
 
 from tandem.corpus.readable_records import (
-    OnError,
     RecordFault,
     RecordUnreadable,
     SkippedRecords,
@@ -57,17 +56,16 @@ def test_a_record_without_a_fitting_caption_has_a_fault(
     captions = fitting()
     records = [record("a", "two dogs"), record("bad", *texts), record("c", "dogs")]
 
-    def readable(on_error: OnError, skipped: SkippedRecords) -> list[str]:
+    def readable(skipped: SkippedRecords) -> list[str]:
         read = readable_records(
             captions.of(records),
             lambda each: check_captions(each, captions.texts),
-            on_error,
             skipped,
         )
         return [each.record_id for each in read]
 
     with pytest.raises(RecordUnreadable, match=f"'bad'.*{fault}"):
-        readable(OnError.STOP, SkippedRecords())
-    skipped = SkippedRecords()
-    assert readable(OnError.SKIP, skipped) == ["a", "c"]
+        readable(SkippedRecords())
+    skipped = SkippedRecords(goes_on=True)
+    assert readable(skipped) == ["a", "c"]
     assert skipped.counts == {fault: 1}
