@@ -192,8 +192,8 @@ def readable_records(
 ) -> Iterator[Record]:
     """Yields the records that pass `check`, in order, as they are read.
 
-    For one that fails, raises its RecordUnreadable, or adds it to a `report` that goes on, as a
-    reader does with what it cannot read as a record. A fault of the corpus itself always stops.
+    For one that fails, raises its RecordUnreadable, or adds it to a `report` that may continue, as
+    a reader does with what it cannot read as a record. A fault of the corpus itself always stops.
     """
     for record in records:
         try:
