@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tandem.chassis.process.memory import Trimmer
 from tandem.chassis.telemetry.log import get_logger
@@ -42,7 +43,7 @@ from tandem.local.shard.upkeep.index_loader import load_index, rows_folder_besid
 from tandem.local.shard.upkeep.live_recall import LiveRecall
 from tandem.local.shard.upkeep.maintenance import Maintenance
 from tandem.local.shard.upkeep.recall_check import RecallCheck
-from tandem.local.shard.upkeep.record_check import RecordCheck, take_out, take_out_damaged
+from tandem.local.shard.upkeep.record_check import check_records, take_out, take_out_damaged
 from tandem.local.shard.upkeep.snapshot_schedule import SnapshotSchedule
 from tandem.local.shard.upkeep.tuning_file import TuningFile
 from tandem.stages.changes import ChangePage
@@ -51,9 +52,6 @@ from tandem.stages.items import MAX_READ_BYTES, Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
-
-if TYPE_CHECKING:
-    from tandem.local.shard.keywords.keyword_build import KeywordBuild
 
 log = get_logger()
 
@@ -107,10 +105,9 @@ class StoredShard:
         self._indexes: dict[str, SearchableIndex] = {}
         self._applied_sequence = 0
         self._is_loaded = False
-        self.record_check: RecordCheck | None = None
-        """The check alongside searches, running or done; None where none was needed."""
-        self.keyword_build: KeywordBuild | None = None
-        """The build alongside searches, running or done; None where none was needed."""
+        self.work_after_load: dict[str, threading.Thread] = {}
+        """What runs alongside searches once, or did: "record check", "keyword build"."""
+        self._stop = threading.Event()
         self.tunings = TuningFile(folder / "tuning.json", settings.tuning)
         self.live_recall = LiveRecall(settings.recall_sample_share, settings.recall_window_seconds)
         self.maintenance = Maintenance(
@@ -185,7 +182,7 @@ class StoredShard:
         SHARD_GAUGES.follow(self._label, self.state)
         self.maintenance.start()
         if unchecked:
-            self.record_check = RecordCheck(self._store, unchecked)
+            self._run_alongside("record check", partial(check_records, self._store, unchecked))
 
     def check(self) -> None:
         """Raises an error where the shard cannot write.
@@ -354,10 +351,9 @@ class StoredShard:
         """Commits what was submitted and closes the store; no other call may be in progress."""
         SHARD_GAUGES.forget(self._label)
         self.maintenance.stop()
-        if self.record_check is not None:
-            self.record_check.stop()
-        if self.keyword_build is not None:
-            self.keyword_build.stop()
+        self._stop.set()
+        for thread in self.work_after_load.values():
+            thread.join()
         self._writer.close()
         self._store.close()
 
@@ -365,14 +361,21 @@ class StoredShard:
         """Has the words of loaded indexes follow changes from now on, and builds them."""
         if self._settings.keyword_attributes is None or not indexes:
             return
-        from tandem.local.shard.keywords.keyword_build import KeywordBuild
+        from tandem.local.shard.keywords.keyword_build import build_keywords
 
         building = {}
         for index_id, index in indexes.items():
             if (source := self._new_keywords()) is not None:
                 source.index.begin_build()
                 index.keywords, building[index_id] = source, source.index
-        self.keyword_build = KeywordBuild(self._store, building, self._settings.keyword_attributes)
+        names = self._settings.keyword_attributes
+        self._run_alongside("keyword build", partial(build_keywords, self._store, building, names))
+
+    def _run_alongside(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        """Starts a thread; `work` ends soon after the event that it gets is set."""
+        thread = threading.Thread(target=work, args=(self._stop,), name=name, daemon=True)
+        thread.start()
+        self.work_after_load[name] = thread
 
     def _new_keywords(self) -> KeywordSource | None:
         if self._settings.keyword_attributes is None:

@@ -99,8 +99,7 @@ def test_a_snapshot_serves_no_item_whose_record_is_damaged(
     with capture_logs() as logs:
         shard = open_shard(tmp_path, settings)
         if not checked_at_load_bytes:
-            assert shard.record_check is not None
-            assert shard.record_check.wait(30)
+            shard.work_after_load["record check"].join(30)
 
     assert shard.maintenance.snapshots.sequence("scenes", Modality.TEXT) == 4
     assert found(shard) == ["a", "c"]

@@ -61,38 +61,20 @@ def take_out(
     return applied is None
 
 
-class RecordCheck:
-    """Checks all indexes once after a load, in a thread alongside searches."""
-
-    def __init__(self, store: ItemStore, indexes: Mapping[str, SearchableIndex]) -> None:
-        """Starts at once; `indexes` are those that were read from snapshots."""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(store, dict(indexes)), name="record check", daemon=True
-        )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stops the check and waits for its end."""
-        self._stop.set()
-        self._thread.join()
-
-    def wait(self, timeout_seconds: float) -> bool:
-        """Waits for the check; returns whether it finished in that time."""
-        self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
-
-    def _run(self, store: ItemStore, indexes: Mapping[str, SearchableIndex]) -> None:
-        for index_id, index in indexes.items():
-            try:
-                count = take_out_damaged(store, index_id, index, self._stop.is_set)
-            except _STORE_FAULTS as error:
-                # The store was closed or is being reopened; the next commit finds and repairs that.
-                log.error("records not checked", index_id=index_id, why=str(error))
-                continue
-            if self._stop.is_set():
-                return
-            log.info("records checked", index_id=index_id, corrupt_count=count)
+def check_records(
+    store: ItemStore, indexes: Mapping[str, SearchableIndex], stop: threading.Event
+) -> None:
+    """Takes damaged items out of indexes that were read from snapshots, until `stop` is set."""
+    for index_id, index in indexes.items():
+        try:
+            count = take_out_damaged(store, index_id, index, stop.is_set)
+        except _STORE_FAULTS as error:
+            # The store was closed or is being reopened; the next commit finds and repairs that.
+            log.error("records not checked", index_id=index_id, why=str(error))
+            continue
+        if stop.is_set():
+            return
+        log.info("records checked", index_id=index_id, corrupt_count=count)
 
 
 def _state(store: ItemStore, index_id: str, item_id: str) -> int | None:

@@ -117,8 +117,7 @@ def test_a_restart_builds_the_words_from_the_store(tmp_path: Path) -> None:
 
     shard = open_shard(tmp_path)
     try:
-        assert shard.keyword_build is not None
-        assert shard.keyword_build.wait(60)
+        shard.work_after_load["keyword build"].join(60)
         assert found(shard) == ["a", "b"]
         write(shard, picture("c", "cup"))
         assert found(shard) == ["a", "b", "c"]
