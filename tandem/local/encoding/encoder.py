@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from tandem.model_io.repository.served_functions import TokenSource
 from tandem.stages.encoding import EncodedBatch
 
 Pixels = NDArray[np.uint8]
+Kind = TypeVar("Kind")
 _Encoded = tuple[dict[int, Encoding], InferenceCost]
 _Encoding = Coroutine[Any, Any, _Encoded]
 
@@ -109,10 +110,6 @@ class ModelEncoder:
         start_time = time.monotonic()
         deadline = Deadline.after(timeout_seconds)
         model = self._model.at(self.serving_version if model_version is None else model_version)
-        texts: dict[int, ServedText] = {}
-        pictures: dict[int, _Picture] = {}
-        regions: dict[int, _Regions] = {}
-        outcomes: dict[int, Encoding | TandemError] = {}
         prepare = partial(
             self._prepare,
             truncation_policy=truncation_policy,
@@ -134,15 +131,9 @@ class ModelEncoder:
                     for each in contents
                 )
             )
-        for number, result in enumerate(prepared):
-            if isinstance(result, TandemError):
-                outcomes[number] = result
-            elif isinstance(result, ServedText):
-                texts[number] = result
-            elif isinstance(result, _Regions):
-                regions[number] = result
-            else:
-                pictures[number] = result
+        outcomes: dict[int, Encoding | TandemError] = {**_of_kind(TandemError, prepared)}
+        texts, pictures = _of_kind(ServedText, prepared), _of_kind(_Picture, prepared)
+        regions = _of_kind(_Regions, prepared)
         prepared_time = time.monotonic()
         cost = InferenceCost()
         for encoded, part_cost in await _all_kinds(
@@ -201,6 +192,11 @@ class ModelEncoder:
         if rules is None:
             raise ImageInputUnsupported(reads=_PICTURES, got=_REGIONS)
         return _Regions(content_vectors(content, rules))
+
+
+def _of_kind(kind: type[Kind], prepared: Sequence[object]) -> dict[int, Kind]:
+    """Returns those of one kind, by their place."""
+    return {number: each for number, each in enumerate(prepared) if isinstance(each, kind)}
 
 
 async def _all_kinds(*encodings: _Encoding | None) -> Sequence[_Encoded]:
