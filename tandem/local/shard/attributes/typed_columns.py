@@ -57,8 +57,8 @@ class NumberColumn:
             case Exists():
                 self._values.mark(is_found_R)
             case OneOf(_, values):
-                wanted = {self._kind(value) for value in values if _CAN_EQUAL[self._kind](value)}
-                self._values.mark(is_found_R, _among(wanted))
+                if wanted := {self._kind(each) for each in values if _CAN_EQUAL[self._kind](each)}:
+                    self._values.mark(is_found_R, _among(wanted))
             case InRange() if self._kind is float:
                 self._values.mark(is_found_R, lambda values_N: _in_range(values_N, condition))
             case InRange() if self._kind is int:  # a range does not match flags
@@ -195,11 +195,13 @@ def _among(wanted: Collection[float]) -> Predicate:
 
 
 def _is_among(values_N: Values, wanted_W: Values) -> NDArray[np.bool_]:
-    is_integer = values_N.dtype == np.int64 and len(wanted_W) > 0
-    if is_integer and int(wanted_W[-1]) - int(wanted_W[0]) <= _MAX_TABLE_SPAN:
-        return np.isin(values_N, wanted_W, kind="table")
     if len(wanted_W) <= MAX_COMPARED_COUNT:
-        return np.isin(values_N, wanted_W)
+        is_found_N: NDArray[np.bool_] = values_N == wanted_W[0]
+        for value in wanted_W[1:]:
+            is_found_N |= values_N == value
+        return is_found_N
+    if values_N.dtype == np.int64 and int(wanted_W[-1]) - int(wanted_W[0]) <= _MAX_TABLE_SPAN:
+        return np.isin(values_N, wanted_W, kind="table")
     # A binary search for each value takes 50 ms a million; few values pass the hash table.
     is_hash_wanted = np.zeros(1 << _HASH_BITS, dtype=np.bool_)
     is_hash_wanted[_hashes(wanted_W)] = True
