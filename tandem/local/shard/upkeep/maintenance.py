@@ -85,6 +85,7 @@ class Maintenance:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._memory = memory
+        self._rows_exceed_memory = False
         self._saver = threading.Thread(target=self._save_rows, name="row saver", daemon=True)
         self._thread: threading.Thread | None = None
 
@@ -136,6 +137,7 @@ class Maintenance:
             self.ask_rebuild(index_id, modality, "recall")
         self.snapshots.remove_forgotten(indexes)
         failures: list[Exception] = []
+        self._rows_exceed_memory = self._memory.asks_for_bytes(list(indexes.values()))
         for index_id in [self._changed.pop() for _ in range(len(self._changed))]:
             if (index := indexes.get(index_id)) is None:
                 continue
@@ -190,7 +192,7 @@ class Maintenance:
             len(part),
             index.info.dimension,
             is_on_gpu=self._gpu_number is not None,
-            rows_exceed_memory=self._memory.asks_for_bytes(list(self._indexes().values())),
+            rows_exceed_memory=self._rows_exceed_memory,
         )
         # Refused once, it is tried again when the number of items has doubled.
         attempt = (tuning, index_types[0], len(part).bit_length())

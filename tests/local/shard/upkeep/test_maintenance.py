@@ -27,6 +27,7 @@ from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.shard import ShardSettings, StoredShard
 from tandem.local.shard.upkeep import maintenance, rebuild, snapshot
 from tandem.local.shard.upkeep.index_loader import load_index
+from tandem.local.shard.upkeep.snapshot import SnapshotManifest
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.retrieval import ShardQuery
@@ -89,7 +90,7 @@ def query_of(embedding: F32, k: int = 10) -> ShardQuery:
 
 def nearest(shard: StoredShard, seed: int, k: int = 10) -> list[str]:
     part = shard.index(INDEX_ID).part(Modality.IMAGE)
-    return [hit.item_id for hit in part.scan(unit_vector(seed, DIMENSION), k).hits]
+    return [hit.item_id for hit in part.frozen_scan()(unit_vector(seed, DIMENSION), k).hits]
 
 
 def work(shard: StoredShard) -> None:
@@ -179,6 +180,26 @@ def test_the_tail_is_folded_in(shard: StoredShard, monkeypatch: pytest.MonkeyPat
 
     assert part.tail_count == 0
     assert found(shard, 1050, 1) == ["01050"]
+
+
+def test_a_snapshot_follows_a_fold_of_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each start from the one before would add the same rows again."""
+    monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
+    monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
+    monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
+    shard = open_shard(tmp_path, min_snapshot_change_count=500)
+    ingest(shard, range(1000))
+    work(shard)
+    ingest(shard, range(1000, 1400))
+    shard.maintenance.snapshots.write(INDEX_ID, shard.index(INDEX_ID))
+
+    work(shard)
+
+    [manifest] = (tmp_path / "snapshots" / INDEX_ID).glob("image-*/manifest.json")
+    assert SnapshotManifest.read(manifest.parent).index_row_count == 1400
+    shard.close()
 
 
 def test_searches_and_changes_need_not_wait_for_the_whole_tail(
@@ -541,7 +562,7 @@ def measure(shard: StoredShard, count: int) -> None:
         query = unit_vector(seed, DIMENSION)
         part = shard.index(INDEX_ID).part(Modality.IMAGE)
         shard.live_recall.note(
-            query_of(query), part.search(query, 10).hits, part.scan(query, 10).hits
+            query_of(query), part.search(query, 10).hits, part.frozen_scan()(query, 10).hits
         )
 
 
