@@ -109,7 +109,7 @@ class ModalityIndex:
             takes_selector=index is not None and index.takes_selector,
         )
         if index is None or strategy is SearchStrategy.EXACT_SCAN:
-            return self._scan(query_D, k, mask, matching_count)
+            return _scan(self.rows, query_D, k, mask, matching_count, self.fallback)
         available_count = len(self) if matching_count is None else matching_count
         share = available_count / max(1, index.row_count)
         effort = max(1.0, min(_MAX_EFFORT, 1 / share)) if mask is not None else 1.0
@@ -158,22 +158,18 @@ class ModalityIndex:
         tail = near_rows(rows, embeddings_VD, k, start_row=index.row_count)
         return np.concatenate([found, tail])
 
-    def scan(self, query_D: F32, k: int, where: Filter | None = None) -> Found:
-        """Returns the min(k, matching) nearest items, by comparing the query with each."""
-        return self._scan(query_D, k, *self._matching(where))
-
     def selection(self, where: Filter | None = None) -> Mask | None:
         """Returns which rows the filter matches, [row_count]; None without a filter."""
         return self._matching(where)[0]
 
     def frozen_scan(self, where: Filter | None = None) -> Callable[[F32, int], Found]:
-        """Returns a scan() of the items as they are now, safe to run during changes."""
+        """Returns what finds the min(k, matching) nearest items by comparing a query with each.
+
+        Of the items as they are now, safe to run during changes.
+        """
         rows = self.rows.frozen()
         mask, matching_count = self._matching(where)
         return lambda query_D, k: _scan(rows, query_D, k, mask, matching_count, NO_FALLBACK)
-
-    def _scan(self, query_D: F32, k: int, mask: Mask | None, matching_count: int | None) -> Found:
-        return _scan(self.rows, query_D, k, mask, matching_count, self.fallback)
 
     def _matching(self, where: Filter | None) -> tuple[Mask | None, int | None]:
         if where is None:

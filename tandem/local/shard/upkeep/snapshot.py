@@ -31,7 +31,7 @@ import faiss
 import numpy as np
 
 from tandem.contract.content import Modality
-from tandem.contract.filtering.attributes import Attributes, AttributeValue
+from tandem.contract.filtering.attributes import Attributes
 from tandem.local.shard.retrieval.arrays import Mask
 from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
@@ -205,7 +205,8 @@ def write_snapshot(parent: Path, part: FrozenPart, identity: SnapshotIdentity) -
 
 
 def _write_files(folder: Path, part: FrozenPart) -> dict[str, FileEntry]:
-    attributes = [[row, _to_json(value)] for row, value in part.attributes.items()]
+    # JSON turns tuples, and nothing else, into lists.
+    attributes = [[row, dict(value)] for row, value in part.attributes.items()]
     if part.row_pieces:
         os.link(part.rows_path, folder / ROWS)
     files = {
@@ -315,13 +316,8 @@ def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _to_json(attributes: Attributes) -> dict[str, Any]:
-    return dict(attributes)  # JSON turns tuples, and nothing else, into lists
-
-
 def _from_json(attributes: Mapping[str, Any]) -> Attributes:
-    restored: dict[str, AttributeValue] = {
+    return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in attributes.items()
     }
-    return restored

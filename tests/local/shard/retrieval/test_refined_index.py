@@ -37,7 +37,7 @@ def test_answers_are_those_of_whole_rows(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(EmbeddingRows, "gather", counting)
         by_type.append([index.search(query_D, K).hits for query_D in queries_QD])
         monkeypatch.undo()
-    exact = [index.scan(query_D, K).hits for query_D in queries_QD]
+    exact = [index.frozen_scan()(query_D, K).hits for query_D in queries_QD]
 
     by_bytes, by_bits = (
         np.mean([one == other for one, other in zip(found, exact, strict=True)])
