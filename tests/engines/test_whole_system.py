@@ -170,6 +170,7 @@ def test_a_removed_index_is_gone(stack: LocalStack) -> None:
             client.search("a cat", index_id=INDEX)
 
 
+@pytest.mark.timeout(300 + 240 * KILL_COUNT)
 def test_kills_under_writes_lose_and_double_nothing(stack: LocalStack, running: Running) -> None:
     """Each process in turn; every item that was acknowledged is there once, as it was last."""
     index_id, stop, acknowledged = "killed", threading.Event(), dict[str, str]()
@@ -217,6 +218,7 @@ def test_kills_under_writes_lose_and_double_nothing(stack: LocalStack, running: 
         writer.join(120)
     time.sleep(running.lag_seconds)
     stored = asyncio.run(contents(stack.address_of("index-0"), index_id))
+    print(f"{KILL_COUNT} kills of each process, {len(acknowledged)} items acknowledged")
     assert {item_id: stored.get(item_id) for item_id in acknowledged} == acknowledged
 
 
