@@ -112,7 +112,10 @@ class _FileFolder(ObjectFolder):
         sync(*(each for each in file.parents if each.is_relative_to(self._root)))
 
     def read(self, name: str) -> bytes:
-        return (self._root / name).read_bytes()
+        file = self._root / name
+        if not file.is_file():  # Reading a named pipe, for example, would never end.
+            raise FileNotFoundError(f"{self.url}/{name} is not a file")
+        return file.read_bytes()
 
     def sizes(self) -> dict[str, int]:
         files = (each for each in self._root.rglob("[!.]*") if each.is_file())

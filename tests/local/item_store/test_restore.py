@@ -150,6 +150,10 @@ def test_a_damaged_file_of_an_earlier_release_is_refused(old_backup: Path, tmp_p
     os.mkfifo(old_backup / DATA_NAME)
     with pytest.raises(StoreRefused, match="not a complete backup"):
         verify_backup(url)
+    (old_backup / "manifest.json").unlink()
+    os.mkfifo(old_backup / "manifest.json")
+    with pytest.raises(FileNotFoundError, match=r"manifest\.json is not a file"):
+        verify_backup(url)
     assert not (tmp_path / "new" / DATA_NAME).exists()
 
 
