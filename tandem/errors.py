@@ -613,6 +613,18 @@ class Uncalibrated(TandemError):
         )
 
 
+class IndexReadOnly(TandemError):
+    """The index is another program's table or collection, which Tandem only searches."""
+
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the index is attached: another program's data, which Tandem only searches; write "
+            "where that program does"
+        )
+
+
 class InternalFault(TandemError):
     """Tandem has a bug, or a state it did not expect."""
 
