@@ -27,7 +27,6 @@ from tandem.model_io.inference.joined_scoring import JoinedCall
 from tandem.model_io.inference.served_model import ServedModel
 from tandem.model_io.pictures.heif_reader import HeifReader
 from tandem.model_io.repository.model_version import FIRST_VERSION
-from tandem.model_io.repository.served_functions import TokenSource
 from tandem.stages.candidate_store import CandidateStore, StoredTokens
 from tandem.stages.reranking import Candidates, GivenCandidates, Match, ScoredBatch, ScoreQuery
 
@@ -236,7 +235,7 @@ class ModelReranker:
         if not item_ids:
             return {}, InferenceCost()
         stored = await self._reader.tokens(index_id, fingerprint, item_ids)
-        if model.manifest.tokens is not TokenSource.RECOMPUTED:
+        if model.manifest.pair_image is None:  # a detector's regions, which are always stored
             return stored, InferenceCost()
         keys = {
             PictureKey(index_id, item_id, each.version): item_id
