@@ -90,6 +90,10 @@ PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
             "index.move:move",
             "Move all items to other shards, and let orchestrators follow.",
         ),
+        "attach": (
+            "index.attach:attach",
+            "Check another program's vectors, so that they may be searched.",
+        ),
         "shard": (_SHARD, "Verify, back up, restore and grow an item store."),
         "token": (_TOKEN, "Make bearer tokens for callers."),
         "certificates": (

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from tandem.chassis.settings import SettingsError
 from tandem.installation import PackageMissing, missing_package
+from tandem.remote.attached.shard import AttachedCandidates, AttachedShard
 from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
 from tandem.stages.candidate_store import CandidateStore
@@ -24,6 +25,8 @@ def engine_shard(settings: EngineSettings) -> EngineShard | None:
     """
     with _client_installed(settings.engine):
         match settings.engine:
+            case "milvus" | "pgvector" if settings.attachments:
+                return _attached_shard(settings)
             case "milvus":
                 from tandem.remote.milvus.shard import MilvusShard
 
@@ -39,6 +42,8 @@ def engine_candidates(settings: EngineSettings, fingerprint: str) -> CandidateSt
     """Returns the candidates of indexes of the served model; otherwise as `engine_shard`."""
     with _client_installed(settings.engine):
         match settings.engine:
+            case "milvus" | "pgvector" if settings.attachments:
+                return AttachedCandidates(_attached_shard(settings), fingerprint)
             case "milvus":
                 from tandem.remote.milvus.candidates import MilvusCandidates
 
@@ -48,6 +53,16 @@ def engine_candidates(settings: EngineSettings, fingerprint: str) -> CandidateSt
 
                 return PgvectorCandidates(settings, fingerprint)
     return None
+
+
+def _attached_shard(settings: EngineSettings) -> AttachedShard:
+    if settings.engine == "milvus":
+        from tandem.remote.attached.milvus import AttachedMilvusShard
+
+        return AttachedMilvusShard(settings)
+    from tandem.remote.attached.pgvector import AttachedPgvectorShard
+
+    return AttachedPgvectorShard(settings)
 
 
 @contextmanager

@@ -36,6 +36,11 @@ class EngineSettings(ServiceSettings):
         default="tandem",
     )
     engine_connection_count: int = setting("most connections to the engine at once", default=16)
+    attachments: str = setting(
+        "file that has another program's tables or collections as indexes, read-only; with it the "
+        "engine has no others (docs/attach.md)",
+        default="",
+    )
     shard_number: int = setting("number of this shard, from 0", within=AT_LEAST_0)
     shard_count: int = setting("number of shards")
 
@@ -50,3 +55,5 @@ class EngineSettings(ServiceSettings):
         )
         if not value:
             raise SettingsError(f"{prefix}{needed} is not set; the engine {self.engine} needs it")
+        if self.attachments and (self.engine == LMDB or self.shard_count != 1):
+            raise SettingsError(f"{prefix}ATTACHMENTS needs an outside engine, and one shard of it")

@@ -4,6 +4,7 @@ Credentials and endpoints come from the environment, as obstore reads them (`AWS
 `GOOGLE_...`, `AZURE_...`); none stands in a URL.
 """
 
+import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -52,10 +53,13 @@ class ObjectFolder:
         with self._named_faults():
             self._store.put(name, data, mode=mode, use_multipart=False)
 
-    def read(self, name: str) -> bytes:
-        """Returns a whole object; raises FileNotFoundError."""
+    def read(self, name: str, max_bytes: float = math.inf) -> bytes:
+        """Returns a whole object; raises FileNotFoundError, also for a larger one."""
         with self._named_faults():
-            return bytes(self._store.get(name).bytes())
+            found = self._store.get(name)
+            if found.meta["size"] > max_bytes:
+                raise FileNotFoundError(f"{name} is too large")
+            return bytes(found.bytes())
 
     def sizes(self) -> dict[str, int]:
         """Returns the sizes in bytes of all objects below, by name."""
@@ -111,10 +115,11 @@ class _FileFolder(ObjectFolder):
             fresh.unlink(missing_ok=True)
         sync(*(each for each in file.parents if each.is_relative_to(self._root)))
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, max_bytes: float = math.inf) -> bytes:
         file = self._root / name
-        if not file.is_file():  # Reading a named pipe, for example, would never end.
-            raise FileNotFoundError(f"{self.url}/{name} is not a file")
+        # Reading a named pipe, for example, would never end.
+        if not file.is_file() or file.stat().st_size > max_bytes:
+            raise FileNotFoundError(f"{self.url}/{name} is not a file, or too large")
         return file.read_bytes()
 
     def sizes(self) -> dict[str, int]:

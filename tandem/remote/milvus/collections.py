@@ -66,13 +66,25 @@ class IndexCollection(IndexInfo):
         found: Sequence[Row] = await self.connection.call(
             "query",
             self.name,
-            filter=where,
-            output_fields=fields,
+            filter=self.own_condition(where),
+            output_fields=[column for each in fields for column in self.columns(each)],
             limit=limit,
             deadline=deadline,
             **(seen or self.connection.as_written(self.name)),
         )
-        return found
+        return [self.row(each) for each in found]
+
+    def own_condition(self, where: str) -> str:
+        """Returns a condition on ids, modality and typed fields by this collection's names."""
+        return where
+
+    def columns(self, name: str) -> Sequence[str]:
+        """Returns what this collection calls a field."""
+        return [name]
+
+    def row(self, row: Row) -> Row:
+        """Returns a row of this collection's names by Tandem's."""
+        return row
 
     async def versions(
         self, item_ids: Sequence[str], deadline: Deadline, seen: Consistency | None = None

@@ -6,9 +6,11 @@ docs/engines.md has its options: objects, fields, tokens and authority.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from tandem.chassis.settings import SettingsError
+from tandem.remote.attached.attachment import Attachments
 from tandem.remote.index_engine import ESCAPED_PASSWORD, EngineSettings
 from tandem.remote.milvus.collections import Collections
 from tandem.remote.milvus.connection import MilvusConnection
@@ -34,6 +36,8 @@ def collections_of(settings: EngineSettings) -> tuple[Collections, bool]:
     except ValueError:  # whose text has a part of the URL, maybe of the password
         raise SettingsError(_URL_FORM) from None
     options = _OPTIONS | dict(parse_qsl(url.query))
+    if settings.attachments:
+        options["objects"] = Attachments.read(Path(settings.attachments)).pictures
     if (
         url.scheme not in ("http", "https")
         or port == 0
@@ -52,7 +56,7 @@ def collections_of(settings: EngineSettings) -> tuple[Collections, bool]:
         raise SettingsError("the engine's namespace is a letter, then letters and digits")
     collections = Collections(
         MilvusConnection(settings.engine_url, options["authority"]),
-        ItemObjects(options["objects"]),
+        ItemObjects(options["objects"], is_new=not settings.attachments),
         settings.engine_namespace,
         typed_fields(options["fields"].split(",") if options["fields"] else []),
     )

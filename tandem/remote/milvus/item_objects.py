@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -29,10 +30,10 @@ _RETRY_SECONDS = 10.0
 class ItemObjects:
     """Writes, reads and deletes objects by key; all raise ServiceUnavailable."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, is_new: bool = True) -> None:
         """Takes a URL such as s3://bucket/folder or file:///folder; raises SettingsError."""
         try:
-            self._folder = object_folder(url, is_new=True, retry_seconds=_RETRY_SECONDS)
+            self._folder = object_folder(url, is_new=is_new, retry_seconds=_RETRY_SECONDS)
         except (OSError, PackageMissing) as error:
             raise SettingsError(f"the object store cannot be used: {error}") from error
         self._threads = ThreadPoolExecutor(_THREAD_COUNT, "objects")
@@ -41,9 +42,9 @@ class ItemObjects:
         """Stores objects by key, unless there are such."""
         await asyncio.gather(*(self._do(self._folder.create, *each) for each in objects))
 
-    async def get(self, keys: Iterable[str]) -> list[bytes | None]:
-        """Returns the objects, None for those that are not there."""
-        return await asyncio.gather(*(self._do(self._folder.read, key) for key in keys))
+    async def get(self, keys: Iterable[str], max_bytes: float = math.inf) -> list[bytes | None]:
+        """Returns the objects, None for those that are not there or larger."""
+        return await asyncio.gather(*(self._do(self._folder.read, key, max_bytes) for key in keys))
 
     async def delete(self, keys: Iterable[str]) -> None:
         """Deletes objects, ignoring those that are not there."""

@@ -6,6 +6,7 @@ The rest of a filter is evaluated on what was found, among ever more of the near
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.filters import holds
+from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
 from tandem.contract.search_path import (
     NO_FALLBACK,
     Fallback,
@@ -119,22 +121,32 @@ class CollectionSearch:
             "search",
             self._collection.name,
             data=list(self._query.embeddings),
-            anns_field="embedding",
+            anns_field=self._collection.columns("embedding")[0],
             limit=count,
-            filter=self._where,
-            output_fields=self._fields,
+            filter=self._collection.own_condition(self._where),
+            output_fields=[
+                column for each in self._fields for column in self._collection.columns(each)
+            ],
             search_params={"params": {"ef": max(effort, count)}},
             deadline=self._deadline,
             **self._seen,
         )
         near: list[list[_Near]] = []
         for hits, query_D in zip(found, self._query.embeddings, strict=True):
-            rows = [{"item_id": hit["id"], **hit["entity"]} for hit in hits]
+            rows = [self._collection.row({**hit["entity"], "item_id": hit["id"]}) for hit in hits]
             similarities = [float(hit["distance"]) for hit in hits]
             if self._query.embeddings_included:
                 # Milvus may read them after it compared: of an item that was replaced meanwhile.
                 similarities = (self._embeddings(rows) @ query_D).tolist()
-            near.append(list(zip(similarities, rows, strict=True)))
+            # Another program's vectors may have the length 0, and its ids any.
+            near.append(
+                [
+                    (similarity, row)
+                    for similarity, row in zip(similarities, rows, strict=True)
+                    if math.isfinite(similarity)
+                    and 0 < len(row["item_id"].encode()) <= MAX_ITEM_ID_BYTES
+                ]
+            )
         return near
 
     def _matches(self, row: Row) -> bool:

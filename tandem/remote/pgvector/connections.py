@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -30,6 +31,8 @@ from tandem.remote.index_engine import ESCAPED_PASSWORD, EngineSettings
 
 _T = TypeVar("_T")
 Row: TypeAlias = tuple[Any, ...]
+Names: TypeAlias = Callable[[str], Mapping[str, str]]
+"""By an index's id, what statements call tables, and how its embeddings are compared."""
 
 # Where the url names no others. A host that is gone without a word is given up after half a minute.
 # Networks of clouds forget a connection that is quiet for some minutes, also without a word.
@@ -56,7 +59,7 @@ _VECTOR_HEADER = struct.Struct(">HH")
 class Session:
     """Runs statements on one connection, with the names of the shard's tables filled in."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Row], names: Mapping[str, str]) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Row], names: Names) -> None:
         self.connection = connection
         self._names = names
 
@@ -73,10 +76,7 @@ class Session:
 
         One that is not prepared is planned for its values; without values it may be several.
         """
-        # Ids are longer than names may be.
-        digest = hashlib.blake2b(index_id.encode(), digest_size=12).hexdigest()
-        items = f"{self._names['schema']}.items_{digest}"
-        filled = statement.format(items=items, **self._names, **parts).encode()
+        filled = statement.format(**self._names(index_id), **parts).encode()
         found = await self.connection.execute(
             filled, values or None, binary=bool(values), prepare=is_prepared
         )
@@ -90,8 +90,8 @@ class Connections:
     server is down; here the caller gets Postgres' reason at once.
     """
 
-    def __init__(self, settings: EngineSettings, url: str) -> None:
-        """Takes libpq's url or connection string.
+    def __init__(self, settings: EngineSettings, url: str, names: Names | None = None) -> None:
+        """Takes libpq's url or connection string, and other names than those of own tables.
 
         Raises SettingsError for one that libpq cannot read, and for a namespace that is no name.
         """
@@ -104,9 +104,7 @@ class Connections:
         # Postgres cuts names off at 63 bytes.
         if not re.fullmatch("[A-Za-z0-9_-]{1,50}", schema := settings.engine_namespace):
             raise SettingsError("the engine's namespace has 1 to 50 of a-z, A-Z, 0-9, '_' and '-'")
-        names = ("shard", "indexes", "changes", "requests")
-        self._names = {name: f'"{schema}".{name}' for name in names}
-        self._names |= {"schema": f'"{schema}"', "made": f'"{schema}_made"'}
+        self._names = names or partial(_own_names, schema)
         self._url = psycopg.conninfo.make_conninfo(**{**_DEFAULTS, **known})
         self._places = asyncio.Semaphore(settings.engine_connection_count)
         self._idle: list[Session] = []
@@ -196,12 +194,12 @@ class Connections:
 class Servers:
     """Holds the connections to the primary and, where the settings name one, to a standby."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, names: Names | None = None) -> None:
         """Raises SettingsError as Connections does."""
-        self.primary = Connections(settings, settings.engine_url)
+        self.primary = Connections(settings, settings.engine_url, names)
         self._all = [self.primary]
         if settings.engine_read_url:
-            self._all.append(Connections(settings, settings.engine_read_url))
+            self._all.append(Connections(settings, settings.engine_read_url, names))
 
     async def read(
         self, work: Callable[[Session], Awaitable[_T]], deadline: Deadline, what: str
@@ -221,6 +219,14 @@ class Servers:
         """Closes all connections; no call may be in flight."""
         for each in self._all:
             await each.close()
+
+
+def _own_names(schema: str, index_id: str) -> Mapping[str, str]:
+    # Ids are longer than names may be.
+    items = f"items_{hashlib.blake2b(index_id.encode(), digest_size=12).hexdigest()}"
+    names = {name: f'"{schema}".{name}' for name in ("shard", "indexes", "changes", "requests")}
+    names |= {"schema": f'"{schema}"', "made": f'"{schema}_made"', "items": f'"{schema}".{items}'}
+    return names | {"operator": "<#>", "at_same": "0", "unit": ""}
 
 
 def named(error: psycopg.Error) -> TandemError:

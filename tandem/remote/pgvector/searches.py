@@ -33,13 +33,14 @@ _TOO_FEW = Fallback(SearchFallback.TOO_FEW_FOUND, "the index found too few that 
 _NEAREST = """
 SELECT fingerprint, dimension, text_count, image_count, sequence, <count>, near.*
 FROM {shard} CROSS JOIN {indexes} AS indexes LEFT JOIN LATERAL (
-    SELECT query.place, item.id, item.distance, {embedding}
+    SELECT query.place, item.id, item.distance, <embedding>
     FROM (VALUES {queries}) AS query (place, embedding) CROSS JOIN LATERAL (
-        SELECT id, embedding, embedding <#> query.embedding AS distance FROM <source>
-        ORDER BY embedding <#> query.embedding LIMIT {limit}) AS item
-    ) AS near ON true
+        SELECT id, embedding, (embedding {operator} query.embedding) - {at_same} AS distance
+        FROM <source> ORDER BY embedding {operator} query.embedding LIMIT {limit}) AS item
+    WHERE item.distance < 'infinity' AND octet_length(item.id) BETWEEN 1 AND 256) AS near ON true
 WHERE indexes.id = %(index_id)s ORDER BY near.place, near.distance, near.id
 """
+_UNIT = "vector_send({unit}(item.embedding))"
 _MATCHING = "{items} WHERE modality = {modality} AND {matches}"
 _BY_INDEX = _NEAREST.replace("<source>", _MATCHING).replace("<count>", "NULL")
 _ONE_BY_ONE = (
@@ -90,14 +91,13 @@ async def _nearest(
     places = range(len(query.embeddings))
     try:
         rows = await session.rows(
-            statement,
+            statement.replace("<embedding>", _UNIT if query.embeddings_included else "NULL"),
             values,
             query.index_id,
             is_prepared=query.where is None,
             matches="true" if query.where is None else condition(query.where, values),
             modality=MODALITIES.index(query.modality),
             queries=", ".join(f"({place}, %(q{place})s::vector)" for place in places),
-            embedding="vector_send(item.embedding)" if query.embeddings_included else "NULL",
             limit=query.retrieve_k,
             **parts,
         )
