@@ -52,9 +52,12 @@ _SHARD: Final[Mapping[str, Row]] = {
     "backup": ("index.shard:backup", "Copy a store while it is served, as of one transaction."),
     "backups": (
         "index.shard:backups",
-        "List the backups in an object store, of each store the oldest first.",
+        "List the backups in a folder, of each store the oldest first.",
     ),
-    "verify": ("index.shard:verify", "Check a store or a backup; a URL's in a temporary folder."),
+    "verify": (
+        "index.shard:verify",
+        "Check a store, or a backup, which is put together in a temporary folder.",
+    ),
     "restore": ("index.shard:restore", "Restore a shard's store from a backup, after checking it."),
     "grow": ("index.shard:grow", "Raise the size limit of a store, also while served."),
 }
