@@ -32,7 +32,8 @@ from tests.support.rerank_svc.served_reranker import (
 )
 from tests.support.triton.metrics import Counts
 
-COUNT = 5
+# More than are read at once.
+COUNT = 18
 NAMES = [f"i-{number}" for number in range(COUNT)]
 NONE = np.zeros((0, 0), dtype=np.float16)
 

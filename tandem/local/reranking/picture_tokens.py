@@ -30,6 +30,8 @@ from tandem.stages.candidate_store import CandidateStore
 _NAME = "image_tokens"
 # Without the array's values and the ids.
 _ENTRY_BYTES = 500
+# A thousand pictures of MAX_IMAGE_BYTES, read at once, would take 32 GiB.
+_READ_COUNT = 16
 # The work that DeadlineExceeded names.
 _WORK = "the reading of the pictures"
 
@@ -109,24 +111,29 @@ class PictureTokens:
         rules = model.manifest.pair_image
         assert rules is not None, "only a model with score_pair has pairs"
         [index_id] = {key.index_id for key in keys}
-        found = await self._reader.contents(index_id, fingerprint, [key.item_id for key in keys])
-        stored = {
-            key: each.content
-            for key in keys
-            if (each := found.get(key.item_id)) is not None and each.version == key.item_version
-        }
-        decoded = await asyncio.gather(
-            *(
-                self._turns.run(
-                    partial(_decoded, content, rules, self._heif, deadline),
-                    decoding_bytes(content),
+        pixels: dict[PictureKey, NDArray[np.uint8]] = {}
+        for start in range(0, len(keys), _READ_COUNT):
+            part = keys[start : start + _READ_COUNT]
+            item_ids = [key.item_id for key in part]
+            found = await self._reader.contents(index_id, fingerprint, item_ids)
+            stored = {
+                key: each.content
+                for key in part
+                if (each := found.get(key.item_id)) is not None and each.version == key.item_version
+            }
+            decoded = await asyncio.gather(
+                *(
+                    self._turns.run(
+                        partial(_decoded, content, rules, self._heif, deadline),
+                        decoding_bytes(content),
+                    )
+                    for content in stored.values()
                 )
-                for content in stored.values()
             )
-        )
-        return {
-            key: pixels for key, pixels in zip(stored, decoded, strict=True) if pixels is not None
-        }
+            pixels |= {
+                key: each for key, each in zip(stored, decoded, strict=True) if each is not None
+            }
+        return pixels
 
 
 def _decoded(
