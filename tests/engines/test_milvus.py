@@ -58,6 +58,7 @@ pytest.importorskip("milvus", reason="make test-engines installs Milvus")
 from pymilvus import AsyncMilvusClient
 
 from tandem.remote.milvus import notes
+from tandem.remote.milvus.followed_writes import FollowedWrites, MoveState
 from tests.support.engines import killed_write
 from tests.support.engines.killed_write import ITEM_COUNT, SETTLED_SECONDS, WRITE_SECONDS, upsert
 
@@ -242,6 +243,30 @@ async def test_an_index_whose_maker_died_is_loaded_by_the_next_service(tmp_path:
     async with opened(settings) as shard:
         [found] = (await shard.search(query(minimum_sequence=sequence), soon())).found
         assert [hit.item_id for hit in found.hits] == ["a"]
+
+
+async def test_a_copy_sees_the_writes_that_a_move_did_not_have_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another service stores an item after the move's time is taken and before it is told."""
+    settings = milvus_settings(tmp_path)
+    async with opened(settings) as shard, opened(settings) as other:
+        sequences = [await store(other, [text_item("a", 1)])]
+        put = FollowedWrites._put
+
+        async def late_put(followed: FollowedWrites, state: MoveState) -> None:
+            if len(sequences) == 1:
+                sequences.append(await store(other, [text_item("a", 2)]))
+            await put(followed, state)
+
+        time_of_log = (await shard.changes(0, 1, soon())).sequence
+        monkeypatch.setattr(FollowedWrites, "_put", late_put)
+        page = await shard.changes(time_of_log, 1, soon())
+
+        assert len(sequences) == 2
+        assert page.sequence > sequences[1]
+        found = await shard.get(ItemsQuery("scenes", ["a"], encodings_included=True), soon())
+        assert found.items["a"].content == text_item("a", 2).content
 
 
 def files(folder: Path, *, notes_too: bool = False) -> list[Path]:

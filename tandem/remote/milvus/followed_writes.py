@@ -104,7 +104,11 @@ class FollowedWrites:
             state = replace(state, store_id=uuid.uuid4().hex)
             await self._put(state)
         if after and not (is_kept and any(each > after for each in self._listed)):
-            await self._put(replace(state, begin=state.begin if is_kept else now, read=now))
+            begin = state.begin if is_kept else now
+            await self._put(replace(state, begin=begin, read=now))
+            if not is_kept:  # A write that left no note has ended by now, and the copy sees it.
+                now = await self._connection.timestamp(deadline)
+                await self._put(replace(state, begin=begin, read=now))
             names = await self._objects.names(self._folder)
             numbers = sorted(int(name, 16) for name in names)
             self._listed = [each for each in numbers if each <= now] if is_kept else ()
