@@ -18,7 +18,7 @@ from tandem.chassis.settings import SettingsError
 from tandem.contract.content import MAX_IMAGE_BYTES, ImageContent, Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
-from tandem.contract.filtering.filters import Exists, InRange, OneOf, StartsWith
+from tandem.contract.filtering.filters import AnyOf, Exists, InRange, Not, OneOf, StartsWith
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.search_path import KeywordState
 from tandem.remote.chosen_engine import engine_candidates, engine_shard
@@ -102,6 +102,8 @@ async def test_searches_find_the_nearest_by_cosine(shard: EngineShard) -> None:
         (OneOf("colour", ("red",)), ["p0", "p2"]),
         (InRange("year", above=2001) & ~OneOf("colour", ("green",)), ["p2"]),
         (StartsWith("colour", "b") | OneOf("year", (2003,)), ["p1", "p3"]),
+        (AnyOf(()), []),
+        (Not(AnyOf(())) & OneOf("colour", ("red",)), ["p0", "p2"]),
     ],
 )
 async def test_filters_hold_of_columns(

@@ -157,8 +157,8 @@ def typed_fields(declared: Sequence[str]) -> Mapping[str, TypedField]:
 
 def pushed_down(tree: Filter | None, fields: Mapping[str, TypedField]) -> tuple[str, Filter | None]:
     """Returns what Milvus evaluates, empty for nothing, and what is left for us."""
-    if tree is None:
-        return "", None
+    if tree is None or not fields:
+        return "", tree
     parts = tree.filters if isinstance(tree, AllOf) else (tree,)
     texts = {part: _expression(part, fields) for part in parts}
     rest = tuple(part for part, text in texts.items() if text is None)
