@@ -18,6 +18,7 @@ from tandem.contract.filtering.filters import Filter, InRange, OneOf
 from tandem.contract.search_path import SearchStrategy
 from tandem.local.item_store.refused import StoreRefused
 from tandem.remote.pgvector.candidates import PgvectorCandidates
+from tandem.remote.pgvector.connections import Servers
 from tandem.remote.pgvector.shard import PgvectorShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
@@ -125,6 +126,18 @@ async def test_a_user_who_may_only_read_is_enough_for_a_rerank(postgres: Postgre
         assert (await shard.search(query(), soon())).item_count == 2
         with pytest.raises(errors.ServiceUnavailable, match="permission denied"):
             await store(shard, text_item("c"))
+
+
+async def test_a_commit_is_on_disk_however_the_server_is_set(postgres: Postgres) -> None:
+    """A stricter setting, of a standby that has to have it too, stays."""
+    for configured, used in {"off": "on", "on": "on", "remote_apply": "remote_apply"}.items():
+        url = postgres.url(options=f"?options=-c%20synchronous_commit%3D{configured}")
+        connections = Servers(settings_of(postgres, url)).primary
+        rows = await connections.run(
+            lambda session: session.rows("SHOW synchronous_commit"), soon(), "check"
+        )
+        await connections.close()
+        assert rows == [(used,)]
 
 
 async def test_tables_of_another_shard_or_version_are_refused(postgres: Postgres) -> None:
