@@ -1,5 +1,7 @@
 """What the SDK gives back: every field of the contract's answers, as plain Python."""
 
+from dataclasses import replace
+
 import pytest
 
 from tandem.contract.content import ImageContent, Modality, TextContent, TextUse
@@ -16,10 +18,10 @@ from tandem.contract.search.answer import (
     StageSeconds,
 )
 from tandem.contract.search.answer_names import ErrorReason, RerankStopReason
-from tandem.contract.search.answer_wire import result_from_proto
+from tandem.contract.search.answer_wire import result_from_proto, result_to_proto
 from tandem.contract.search.ingest_wire import outcomes_from_proto
 from tandem.errors import ImageUnreadable, InternalFault
-from tandem.v1 import content_pb2, cost_pb2, error_reason_pb2
+from tandem.v1 import attribute_pb2, content_pb2, cost_pb2, error_reason_pb2
 from tandem.v1 import search_service_pb2 as pb
 
 
@@ -116,6 +118,33 @@ def test_a_reason_of_a_newer_server_is_still_an_error(reason: int) -> None:
 
     assert isinstance(outcome.error, InternalFault)
     assert "too purple" in outcome.error.message
+
+
+def test_an_attribute_of_a_newer_type_is_left_out() -> None:
+    """As is a content of a newer kind; the item is still there."""
+    values = {"odd": attribute_pb2.AttributeValue(), "x": attribute_pb2.AttributeValue(integer=1)}
+    response = pb.SearchItemsResponse(
+        items=[pb.RankedItem(item_id="a", attributes=values, content=content_pb2.Content())]
+    )
+
+    [item] = result_from_proto(response).items
+
+    assert (item.attributes, item.content) == ({"x": 1}, None)
+
+
+def test_a_page_says_no_time_and_cost_of_what_it_did_not_do() -> None:
+    """0.0 would be a stage that ran; a search has them all but that of neighbours."""
+    page = result_from_proto(pb.SearchItemsResponse())
+    searched = replace(page, seconds=replace(page.seconds, encode=0.5))
+
+    sent, whole = result_to_proto(page), result_to_proto(searched)
+
+    assert {field.name for field, _ in sent.durations.ListFields()} == {
+        "fetch_duration", "total_duration", "rank_duration",
+    }  # fmt: skip
+    assert not sent.HasField("cost")
+    assert len(whole.durations.ListFields()) == 6
+    assert whole.HasField("cost")
 
 
 def test_further_fields_of_an_answer_match_a_worked_example() -> None:
