@@ -16,12 +16,14 @@ from tandem.errors import ServiceUnavailable
 from tandem.local.item_store.backup import back_up, restore, verify_backup
 from tandem.local.item_store.environment import DATA_NAME
 from tandem.local.item_store.files import RESTORING_NAME, SCHEMA_VERSION
+from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.verdict import verify_in_child
 from tandem.platform.files.object_store import object_folder, path_of
 from tandem.stages.item_write import Committed, Delete, Fence, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
+from tests.support.item_store.stored_values import overwrite
 
 MAP_BYTES = 64 << 20
 
@@ -154,6 +156,17 @@ def test_a_damaged_file_of_an_earlier_release_is_refused(old_backup: Path, tmp_p
     os.mkfifo(old_backup / "manifest.json")
     with pytest.raises(FileNotFoundError, match=r"manifest\.json is not a file"):
         verify_backup(url)
+    assert not (tmp_path / "new" / DATA_NAME).exists()
+
+
+def test_a_backup_of_a_damaged_value_is_not_restored(path: Path, tmp_path: Path) -> None:
+    """Its parts are those that were stored, and a backup reads no value."""
+    overwrite(path, "items", item_key("scenes", "t3"), b"xy")
+    backup, _ = back_up(object_folder(f"file://{tmp_path}/backups", is_new=True), path)
+
+    assert not verify_backup(backup).is_sound
+    with pytest.raises(StoreRefused, match=r"t3.*use another backup"):
+        restore(backup, tmp_path / "new")
     assert not (tmp_path / "new" / DATA_NAME).exists()
 
 
