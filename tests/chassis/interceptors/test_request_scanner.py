@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tandem.chassis.interceptors.request_scanner import RequestScanner
+from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
+from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.methods import PROBE_LIMIT, RequestLimit, request_limit
 from tandem.errors import BatchSizeOutOfRange, MessageTooLarge, RequestMalformed, TandemError
 from tandem.v1 import attribute_pb2, index_admin_service_pb2, search_cursor_pb2
@@ -28,6 +32,10 @@ def scanner(path: str) -> RequestScanner:
 
 def scanner_of(message: type[Message], limit: RequestLimit) -> RequestScanner:
     return RequestScanner("Method", message.DESCRIPTOR, limit)  # type: ignore[arg-type]
+
+
+def fields_of(path: str) -> Mapping[str, FieldDescriptor]:
+    return METHODS[path].input_type.fields_by_name
 
 
 def varint(value: int) -> bytes:
@@ -101,6 +109,17 @@ def test_bytes_are_bounded_by_method() -> None:
     described = index_admin_service_pb2.DescribeIndexesRequest(index_id="x" * 100_000)
     with pytest.raises(MessageTooLarge, match="DescribeIndexes allows 65,536 bytes"):
         scanner("/tandem.v1.IndexAdminService/DescribeIndexes").check(described.SerializeToString())
+
+
+def test_every_method_that_takes_ids_takes_as_many_of_the_longest() -> None:
+    taken = {"item_ids": "x" * MAX_ITEM_ID_BYTES, "index_ids": "x" * 63}
+    asked = [(path, name) for path in METHODS for name in taken if name in fields_of(path)]
+
+    assert len(asked) >= 5
+    for path, name in asked:
+        described = fields_of(path)[name]
+        one = varint(described.number << 3 | 2) + varint(len(taken[name])) + taken[name].encode()
+        scanner(path).check(one * MAX_ITEM_ID_COUNT)
 
 
 @pytest.mark.parametrize(
