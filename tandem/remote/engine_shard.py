@@ -13,6 +13,7 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexPart
 from tandem.contract.search_path import KeywordState
+from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.stages.changes import FollowedShard
 from tandem.stages.index_info import IndexInfo
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
@@ -61,19 +62,22 @@ class EngineShard(Shard, FollowedShard):
             return (await self.search(asked, deadline)).found
 
         neighbours = {}
-        for modality in Modality:
-            [pool] = await near(modality, [query.query_D], query.pool_k)
-            found = [pool]
-            if len(query.nodes) > 1 and len(pool.hits) == query.pool_k:
-                found += await near(modality, list(query.nodes[1:]), query.neighbour_k)
-            rows = {
-                hit.item_id: embedding
-                for each in found
-                if each.embeddings is not None
-                for hit, embedding in zip(each.hits, each.embeddings, strict=True)
-            }
-            pool_PD = np.stack([*rows.values()]) if rows else query.nodes[:0]
-            neighbours[modality] = ModalityNeighbours.within(query, pool_PD, np.arange(len(rows)))
+        with STAGE_DURATION.labels("neighbours").time():
+            for modality in Modality:
+                [pool] = await near(modality, [query.query_D], query.pool_k)
+                found = [pool]
+                if len(query.nodes) > 1 and len(pool.hits) == query.pool_k:
+                    found += await near(modality, list(query.nodes[1:]), query.neighbour_k)
+                rows = {
+                    hit.item_id: embedding
+                    for each in found
+                    if each.embeddings is not None
+                    for hit, embedding in zip(each.hits, each.embeddings, strict=True)
+                }
+                pool_PD = np.stack([*rows.values()]) if rows else query.nodes[:0]
+                neighbours[modality] = ModalityNeighbours.within(
+                    query, pool_PD, np.arange(len(rows))
+                )
         return neighbours
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:

@@ -21,6 +21,7 @@ from index_svc.assembly import index_service
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from tandem import errors
+from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
@@ -511,8 +512,12 @@ async def test_neighbours_are_those_of_each_node(shard: Shard) -> None:
     texts = [text_item(name, seed) for seed, name in enumerate("abc")]
     await store(shard, *texts, image_item("x", 3), image_item("y", 4))
 
+    stage = ("tandem_index_stage_duration_seconds_count", {"stage": "neighbours"})
+    done = REGISTRY.get_sample_value(*stage) or 0
+
     neighbours = await shard.find_neighbours(neighbours_of(), soon())
 
+    assert REGISTRY.get_sample_value(*stage) == done + 1
     own, images = neighbours[Modality.TEXT], neighbours[Modality.IMAGE]
     assert own.pillars[0] == pytest.approx(unit_vector(0))
     assert (len(own.pillars), len(images.pillars)) == (2, 2)
