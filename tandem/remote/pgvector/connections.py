@@ -237,7 +237,8 @@ def named(error: psycopg.Error) -> TandemError:
     if isinstance(error, psycopg.errors.QueryCanceled):
         return DeadlineExceeded(what=f"a statement of Postgres ({why})")
     # The SQLSTATE tells whether it is of the server, of rights, of the schema, or a fault of ours.
-    return ServiceUnavailable(service="index", why=f"Postgres ({error.sqlstate}): {why}")
+    state = f" ({error.sqlstate})" if error.sqlstate else ""  # none while nothing connects
+    return ServiceUnavailable(service="index", why=f"Postgres{state}: {why}")
 
 
 def vector_of(value: bytes) -> NDArray[np.float32]:
