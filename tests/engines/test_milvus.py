@@ -276,10 +276,10 @@ def files(folder: Path, *, notes_too: bool = False) -> list[Path]:
     return [path for path in there if not path.parent.name.endswith(("requests", *last))]
 
 
-async def settled(folder: Path, count: int) -> None:
-    """Waits until so many records are left, and no note."""
+async def settled(folder: Path, count: int, note_count: int = 0) -> None:
+    """Waits until so many records and notes are left."""
     end_time = time.monotonic() + 30
-    while len(files(folder, notes_too=True)) != count:
+    while len(files(folder, notes_too=True)) != count + note_count:
         assert time.monotonic() < end_time, len(files(folder))
         await asyncio.sleep(0.05)
 
@@ -315,6 +315,20 @@ async def test_records_are_deleted_with_their_items(tmp_path: Path) -> None:
         await store(shard, [text_item("d", 1)])
         await shard.delete_index("scenes", soon())
         await settled(folder, 0)
+
+
+@pytest.mark.usefixtures("soon_settled")
+async def test_a_damaged_note_keeps_no_other_from_being_settled(tmp_path: Path) -> None:
+    """It is tried again and again, with a warning each time."""
+    folder = tmp_path / "objects"
+    async with opened(milvus_settings(folder)) as shard:
+        await store(shard, [text_item("a", 1)])
+        [note] = [path for path in folder.rglob("*") if path.parent.name.endswith("notes")]
+        (note.parent / "0_damaged").write_text("{")
+        await shard.open()
+        await settled(folder, 1, note_count=1)
+        await store(shard, [text_item("a", 2)])
+        await settled(folder, 1, note_count=1)
 
 
 @pytest.mark.usefixtures("soon_settled")

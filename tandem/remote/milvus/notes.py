@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Sequence
 
 from tandem.contract.deadline import Deadline
-from tandem.errors import IndexNotFound, ServiceUnavailable, TandemError
+from tandem.errors import IndexNotFound, ServiceUnavailable
 from tandem.remote.milvus.collections import (
     Collections,
     IndexCollection,
@@ -90,7 +90,7 @@ class Notes:
             if note is not None:  # no other service settled it
                 await self._delete_unnamed(*json.loads(note))
                 await self._objects.delete([key])
-        except TandemError as error:
+        except Exception as error:  # one note's fault, for example damage, must not end the loop
             _LOG.warning("note of a write not settled", extra={"why": str(error)})
             self._remember(GRACE_SECONDS, name)
 
