@@ -24,6 +24,7 @@ from tandem.remote.encoder import RemoteEncoder
 from tandem.stack.stack import LocalStack, Ports
 from tests.support.engines.attached import Row, fill_milvus, url_of
 from tests.support.engines.postgres import shared_postgres
+from tests.support.local.tiny_stack import TINY_STACK
 
 PAGE = (Path(__file__).parents[2] / "docs/attach.md").read_text(encoding="utf-8")
 SCENES = list(scene_records("test", 7, 24))
@@ -62,6 +63,7 @@ def _fill(engine: str, vectors: Mapping[str, np.ndarray], folder: Path) -> dict[
     return {}
 
 
+@TINY_STACK
 @pytest.mark.parametrize("engine", ["pgvector", "milvus"])
 def test_a_search_over_another_programs_rows_is_that_over_the_same_items_ingested(
     engine: str,
@@ -72,6 +74,7 @@ def test_a_search_over_another_programs_rows_is_that_over_the_same_items_ingeste
 ) -> None:
     """In order, logits and contents; another model's vectors are refused with both figures."""
     pytest.importorskip({"pgvector": "psycopg", "milvus": "milvus"}[engine])
+    engine_url = url_of(engine)  # skips the test where the engine is not installed
     vectors = asyncio.run(_vectors(f"127.0.0.1:{tiny_stack.ports.encoder}"))
     pictures = tmp_path / "pictures"
     pictures.mkdir()
@@ -82,7 +85,7 @@ def test_a_search_over_another_programs_rows_is_that_over_the_same_items_ingeste
     [command] = re.findall(r"^tandem attach .*$", PAGE, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("INDEX_ENGINE", engine)
-    monkeypatch.setenv("INDEX_ENGINE_URL", url_of(engine))
+    monkeypatch.setenv("INDEX_ENGINE_URL", engine_url)
     arguments = [*command.split()[1:], "--encoder-address", f"127.0.0.1:{tiny_stack.ports.encoder}"]
     file = tmp_path / arguments[1]
 
@@ -109,7 +112,7 @@ def test_a_search_over_another_programs_rows_is_that_over_the_same_items_ingeste
         for service in ("INDEX", "RERANK")
         for name, value in {
             "ENGINE": engine,
-            "ENGINE_URL": url_of(engine),
+            "ENGINE_URL": engine_url,
             "ATTACHMENTS": str(file),
         }.items()
     }
