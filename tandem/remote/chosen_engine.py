@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tandem.chassis.settings import SettingsError
 from tandem.installation import PackageMissing, missing_package
-from tandem.remote.attached.shard import AttachedCandidates, AttachedShard
-from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
 from tandem.stages.candidate_store import CandidateStore
+
+if TYPE_CHECKING:  # Shards bring index_svc's metrics, which rerank_svc does not have.
+    from tandem.remote.attached.shard import AttachedShard
+    from tandem.remote.engine_shard import EngineShard
 
 
 def engine_shard(settings: EngineSettings) -> EngineShard | None:
@@ -43,6 +46,8 @@ def engine_candidates(settings: EngineSettings, fingerprint: str) -> CandidateSt
     with _client_installed(settings.engine):
         match settings.engine:
             case "milvus" | "pgvector" if settings.attachments:
+                from tandem.remote.attached.shard import AttachedCandidates
+
                 return AttachedCandidates(_attached_shard(settings), fingerprint)
             case "milvus":
                 from tandem.remote.milvus.candidates import MilvusCandidates
