@@ -56,7 +56,11 @@ async def test_items_go_to_an_engine_and_back_while_they_are_written(
             with pytest.raises(ServiceUnavailable):
                 await writing
             contents = await targets.contents()
-            assert contents == await sources.contents()
+            expected = await sources.contents()
+            # Milvus may have stored a write that the last fence then refused.
+            for each in (contents, expected):
+                each["scenes"].pop(sources.in_flight, None)
+            assert contents == expected
             assert set(contents) == {"scenes", "empty"}
 
 

@@ -36,6 +36,8 @@ class Shards:
     links: list[ShardLink]
     writers: Sequence[GuardedShard]
     shard_map: ShardMap
+    in_flight: str = ""
+    """What write_until stores, and no answer has come yet."""
 
     @property
     def addresses(self) -> list[str]:
@@ -116,7 +118,9 @@ async def write_until(done: asyncio.Event, sources: Shards) -> None:
     """Stores, replaces and deletes about fifty times a second, each write after the one before."""
     number = 0
     while not done.is_set():
-        await sources.store([text_item(f"live-{number % 40:02}", number)])
+        sources.in_flight = f"live-{number % 40:02}"
+        await sources.store([text_item(sources.in_flight, number)])
+        sources.in_flight = ""
         if number % 5 == 0:
             await sources.delete([f"item-{number:04}", f"live-{(number + 20) % 40:02}"])
         number += 1
