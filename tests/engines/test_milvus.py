@@ -248,7 +248,7 @@ async def test_an_index_whose_maker_died_is_loaded_by_the_next_service(tmp_path:
 async def test_a_copy_sees_the_writes_that_a_move_did_not_have_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another service stores an item after the move's time is taken and before it is told."""
+    """Another service stores an item after the move reads the time, before that service knows."""
     settings = milvus_settings(tmp_path)
     async with opened(settings) as shard, opened(settings) as other:
         sequences = [await store(other, [text_item("a", 1)])]
@@ -277,7 +277,7 @@ def files(folder: Path, *, notes_too: bool = False) -> list[Path]:
 
 
 async def settled(folder: Path, count: int, note_count: int = 0) -> None:
-    """Waits until so many records and notes are left."""
+    """Waits until exactly `count` records and `note_count` notes are left."""
     end_time = time.monotonic() + 30
     while len(files(folder, notes_too=True)) != count + note_count:
         assert time.monotonic() < end_time, len(files(folder))

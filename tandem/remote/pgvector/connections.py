@@ -236,7 +236,7 @@ def named(error: psycopg.Error) -> TandemError:
         return StoreFull(why=f"Postgres: {why}", advice="give Postgres more room")
     if isinstance(error, psycopg.errors.QueryCanceled):
         return DeadlineExceeded(what=f"a statement of Postgres ({why})")
-    # The SQLSTATE tells whether it is of the server, of rights, of the schema, or a fault of ours.
+    # By the SQLSTATE operators tell a server's fault from missing rights, tables, or our own bug.
     state = f" ({error.sqlstate})" if error.sqlstate else ""  # none while nothing connects
     return ServiceUnavailable(service="index", why=f"Postgres{state}: {why}")
 

@@ -136,7 +136,7 @@ class ItemIds:
 
 
 def _starts_type(byte_count: int) -> type[np.integer[Any]]:
-    """Returns the smaller type that numbers so many bytes."""
+    """Returns uint32 if it can address every one of so many bytes, else int64."""
     return np.uint32 if byte_count <= _MAX_SHORT_START else np.int64
 
 
