@@ -20,10 +20,10 @@ async def main(settings: OrchestratorSettings) -> None:
     identity = load_identity_or_exit()
     with exiting_on_faults():
         moved = shards_of_file(settings)
-    if moved is not None and moved.version < settings.shard_map_version:
-        moved = None  # The settings were changed since.
-    if moved is not None:
-        settings = settings_of(settings, moved)
+        if moved is not None and moved.version < settings.shard_map_version:
+            moved = None  # The settings were changed since.
+        if moved is not None:
+            settings = settings_of(settings, moved)
     await serve_searches(
         settings,
         identity,

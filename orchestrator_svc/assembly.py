@@ -18,7 +18,7 @@ from tandem.remote.encoder import RemoteEncoder
 from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
 from tandem.remote.startup import Check, check_serving
-from tandem.search.assembly import Stages, guarded_stages
+from tandem.search.assembly import NEXT, Stages, guarded_stages, next_stages
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
@@ -67,8 +67,10 @@ class Downstream:
 
     stages: Stages
     checks: Mapping[str, Check]
-    """By service: "encoder", "index-0", "rerank-0" and on."""
+    """By service: "encoder", "index-0", "rerank-0" and on. Nothing waits for the next model's."""
     channels: Sequence[grpc.aio.Channel]
+    next_stages: Stages | None = None
+    """Those of the next model over the same shards, if its services are named."""
 
     async def close(self) -> None:
         for channel in self.channels:
@@ -82,12 +84,15 @@ def downstream(
     checks: dict[str, Check] = {}
     channels: list[grpc.aio.Channel] = []
 
+    def opened(address: str) -> grpc.aio.Channel:
+        channels.append(open_channel(address, identity))
+        return channels[-1]
+
     def stage(name: str, address: str, remote: Callable[[grpc.aio.Channel], Any]) -> Any:  # noqa: ANN401
         if name in hosted:
             checks[name] = hosted[name].check
             return hosted[name].stage
-        channel = open_channel(address, identity)
-        channels.append(channel)
+        channel = opened(address)
         checks[name] = partial(check_serving, name, channel)
         return remote(channel)
 
@@ -104,7 +109,18 @@ def downstream(
             for n, address in enumerate(settings.rerank_addresses)
         ],
     )
-    return Downstream(stages, checks, channels)
+    if not settings.next_encoder_address:
+        return Downstream(stages, checks, channels)
+    beside = next_stages(
+        settings,
+        stages,
+        RemoteEncoder(opened(settings.next_encoder_address), f"{NEXT}encoder"),
+        [
+            RemoteReranker(opened(address), number, NEXT)
+            for number, address in enumerate(settings.next_rerank_addresses)
+        ],
+    )
+    return Downstream(stages, checks, channels, beside)
 
 
 def make_servicers(settings: OrchestratorSettings, orchestrator: Orchestrator) -> Servicers:

@@ -33,11 +33,12 @@ def shards_of_file(settings: OrchestratorSettings) -> MovedShards | None:
 
 
 def settings_of(settings: OrchestratorSettings, moved: MovedShards) -> OrchestratorSettings:
-    """Returns the settings with the shards of the file."""
+    """Returns the settings with the shards of the file; raises SettingsError if they disagree."""
     return replace(
         settings,
         index_addresses=moved.index_addresses,
         rerank_addresses=moved.rerank_addresses,
+        next_rerank_addresses=moved.next_rerank_addresses if settings.next_encoder_address else (),
         shard_map_version=moved.version,
     )
 

@@ -35,6 +35,15 @@ class OrchestratorSettings(SearchSettings, ServiceSettings):
         "host:port of rerank_svc for each shard, in the shards' order; in-process, with `python -m "
         "merged_svc`, runs it in the orchestrator's process"
     )
+    next_encoder_address: str = setting(
+        "host:port of an encoder_svc with another model, for a generation of its own; empty for "
+        "none",
+        default="",
+    )
+    next_rerank_addresses: tuple[str, ...] = setting(
+        "host:port of the second model's rerank_svc for each shard, in the shards' order",
+        default=(),
+    )
     shard_map_file: str = setting(
         "file that `tandem move` writes, followed while serving: once it exists, its shards take "
         "the place of the addresses above and of the shard map's version; empty for none",
@@ -71,6 +80,15 @@ class OrchestratorSettings(SearchSettings, ServiceSettings):
                 "ORCHESTRATOR_INDEX_ADDRESSES and ORCHESTRATOR_RERANK_ADDRESSES must name the same "
                 f"number of shards, at least one; they name {counts[0]} and {counts[1]}"
             )
+        named = len(self.next_rerank_addresses)
+        if named != (counts[0] if self.next_encoder_address else 0):
+            raise SettingsError(
+                "ORCHESTRATOR_NEXT_RERANK_ADDRESSES must name as many as "
+                "ORCHESTRATOR_INDEX_ADDRESSES with ORCHESTRATOR_NEXT_ENCODER_ADDRESS, and none "
+                f"without; it names {named}"
+            )
+        if any(map(is_in_process, (self.next_encoder_address, *self.next_rerank_addresses))):
+            raise SettingsError(f"ORCHESTRATOR_NEXT_… addresses cannot be {IN_PROCESS}")
 
     def admission_limits(self) -> AdmissionLimits:
         """Returns how many calls and ingest streams the orchestrator admits at once."""

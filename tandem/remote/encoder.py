@@ -15,13 +15,13 @@ from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from tandem.v1.model_service_pb2_grpc import ModelServiceStub
 from tandem.wire.encoding import contents_to_proto, encoded_from_proto
 
-_NAME = "encoder"
-
 
 class RemoteEncoder(Encoder):
     """The encoder behind a channel."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, name: str = "encoder") -> None:
+        """Takes the name that errors say."""
+        self._name = name
         self._stub = EncoderServiceStub(channel)
         self._model = ModelServiceStub(channel)
 
@@ -37,11 +37,11 @@ class RemoteEncoder(Encoder):
         response: EncodeContentsResponse = await call(
             self._stub.EncodeContents,
             contents_to_proto(contents, purpose, truncation_policy),
-            service=_NAME,
+            service=self._name,
             timeout_seconds=deadline.left(),
         )
         return encoded_from_proto(response, len(contents))
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the description of the model that is served."""
-        return await described_model(self._model, _NAME, deadline)
+        return await described_model(self._model, self._name, deadline)

@@ -38,10 +38,11 @@ Response = TypeVar("Response")
 class RemoteReranker(Reranker):
     """The reranker of a shard, behind a channel."""
 
-    def __init__(self, channel: grpc.aio.Channel, number: int) -> None:
+    def __init__(self, channel: grpc.aio.Channel, number: int, model_set: str = "") -> None:
+        """Takes the shard's number; errors name the reranker by `model_set` and number."""
         self._stub = RerankServiceStub(channel)
         self._model = ModelServiceStub(channel)
-        self._name = f"rerank-{number}"
+        self._name = f"{model_set}rerank-{number}"
         self._peer = Peer(channel, self._name)
         # Queries' contents, once a cross-encoder lacked them: a model in Triton never does, and a
         # picture is large.

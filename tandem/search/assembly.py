@@ -27,6 +27,9 @@ from tandem.stages.reranking import Reranker
 from tandem.stages.shard import Shard
 from tandem.stages.stage import Stage
 
+NEXT = "next-"
+"""Begins the names of a second model's services in errors and metrics."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -44,16 +47,35 @@ def guarded_stages(
     rerankers: Sequence[Reranker],
 ) -> Stages:
     """Returns stages, here or elsewhere, with circuit breakers and one budget of retries."""
-    budget = RetryBudget(settings.retry_share)
-    rule = BreakerRule(
-        consecutive_count=settings.breaker_consecutive_count,
-        failure_share=settings.breaker_failure_share,
-        probe_seconds=settings.breaker_probe_seconds,
-    )
+    budget, rule = RetryBudget(settings.retry_share), _breaker_rule(settings)
     return Stages(
         GuardedEncoder(encoder, budget, rule),
         [GuardedShard(each, number, budget, rule) for number, each in enumerate(shards)],
         [GuardedReranker(each, number, budget, rule) for number, each in enumerate(rerankers)],
+    )
+
+
+def next_stages(
+    settings: SearchSettings, serving: Stages, encoder: Encoder, rerankers: Sequence[Reranker]
+) -> Stages:
+    """Returns the stages of a second model over the same guarded shards.
+
+    Its services have a budget of retries of their own, so that their failures use up no retry of
+    the others.
+    """
+    budget, rule = RetryBudget(settings.retry_share), _breaker_rule(settings)
+    return Stages(
+        GuardedEncoder(encoder, budget, rule, NEXT),
+        serving.shards,
+        [GuardedReranker(each, n, budget, rule, NEXT) for n, each in enumerate(rerankers)],
+    )
+
+
+def _breaker_rule(settings: SearchSettings) -> BreakerRule:
+    return BreakerRule(
+        consecutive_count=settings.breaker_consecutive_count,
+        failure_share=settings.breaker_failure_share,
+        probe_seconds=settings.breaker_probe_seconds,
     )
 
 

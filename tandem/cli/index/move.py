@@ -48,6 +48,14 @@ def move(
             callback=checked,
         ),
     ] = [],  # noqa: B006
+    next_rerankers: Annotated[
+        list[str],
+        typer.Option(
+            "--next-rerank-address",
+            help="the same of the next model, where orchestrators have one",
+            callback=checked,
+        ),
+    ] = [],  # noqa: B006
     shard_map_file: Annotated[
         Path, "the orchestrators' ORCHESTRATOR_SHARD_MAP_FILE, to write"
     ] = Path("shard-map.json"),
@@ -65,6 +73,8 @@ def move(
     """
     if not lift and not 0 < len(targets) == len(rerankers):
         raise typer.BadParameter("give as many --rerank-address as --to, and at least one")
+    if next_rerankers and len(next_rerankers) != len(targets):
+        raise typer.BadParameter("give as many --next-rerank-address as --to, or none")
     current = read_move_file(shard_map_file, MovedShards) if lift else None
     if current and set(current.index_addresses) != set(sources):
         raise MoveRefused(
@@ -81,6 +91,7 @@ def move(
         rerank_addresses=tuple(rerankers),
         moved_from_version=versions[0],
         moved_from_count=len(sources),
+        next_rerank_addresses=tuple(next_rerankers),
     )
     write_move_file(shard_map_file, shard_map)
     out.print(

@@ -46,6 +46,8 @@ class MovedShards:
     rerank_addresses: tuple[str, ...]
     moved_from_version: int
     moved_from_count: int
+    next_rerank_addresses: tuple[str, ...] = ()
+    """Of a second model, if orchestrators have one."""
 
     @property
     def moved_from(self) -> tuple[int, int]:

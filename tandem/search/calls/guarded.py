@@ -45,11 +45,13 @@ class GuardedEncoder(Encoder):
         encoder: Encoder,
         retry_budget: RetryBudget | None = None,
         rule: BreakerRule = BREAKER_RULE,
+        model_set: str = "",
     ) -> None:
+        """Errors and metrics name it by `model_set`, and so the reranker."""
         self._encoder = encoder
         # Without its model, the encoder still answers from its cache.
         failures = tuple(each for each in FAILURES if each is not ModelUnavailable)
-        self._guard = CallGuard("encoder", retry_budget, rule, failures=failures)
+        self._guard = CallGuard(f"{model_set}encoder", retry_budget, rule, failures=failures)
 
     async def encode(
         self,
@@ -158,13 +160,14 @@ class GuardedReranker(Reranker):
         number: int,
         retry_budget: RetryBudget | None = None,
         rule: BreakerRule = BREAKER_RULE,
+        model_set: str = "",
     ) -> None:
         """Names the reranker by its shard's number."""
         self._reranker = reranker
-        self._name = f"rerank-{number}"
+        self._name = f"{model_set}rerank-{number}"
         self._guard = CallGuard(self._name, retry_budget, rule)
         # Of its own: a neighbour model that fails must not stop the cross-encoder.
-        self._graph_name = f"graph-{number}"
+        self._graph_name = f"{model_set}graph-{number}"
         self._graphs = CallGuard(self._graph_name, retry_budget, rule)
 
     @property
