@@ -21,7 +21,7 @@ from tandem.local.shard.retrieval.index_type import AUTO, IndexTuning
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
 from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.upkeep.advice import MeasuredType, measure_types
-from tandem.stages.changes import FollowedShard
+from tandem.stages.shard import FollowedShard
 from tandem.v1 import index_admin_service_pb2 as pb
 
 _DEFAULT_RECALL_TARGET = 0.98

@@ -7,17 +7,15 @@ import grpc
 from tandem.contract.deadline import Deadline
 from tandem.contract.field_wire import duration_from_proto
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
-from tandem.contract.record_wire import RecordWire
 from tandem.errors import RequestMalformed
-from tandem.stages.changes import FollowedShard, ItemChange
 from tandem.stages.item_write import Fence
+from tandem.stages.shard import FollowedShard
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceServicer
+from tandem.wire.items import CHANGE_WIRE
 
 MAX_FENCE_SECONDS = 10
 """A mover that dies in between keeps writers waiting for so long."""
-
-_CHANGE_WIRE = RecordWire(ItemChange, pb.ItemChange)
 
 
 class MoveServicer(IndexAdminServiceServicer):
@@ -36,7 +34,7 @@ class MoveServicer(IndexAdminServiceServicer):
             request.after_sequence, request.max_count, _deadline(context)
         )
         return pb.ReadChangesResponse(
-            changes=[_CHANGE_WIRE.to_proto(each) for each in page.changes or ()],
+            changes=[CHANGE_WIRE.to_proto(each) for each in page.changes or ()],
             is_trimmed=page.changes is None,
             sequence=page.sequence,
             store_id=page.store_id,

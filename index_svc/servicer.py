@@ -16,6 +16,9 @@ from tandem.wire.items import (
     DELETE_WIRE,
     DELETED_INDEX_WIRE,
     ITEMS_QUERY_WIRE,
+    NOTE_WIRE,
+    PUT_NOTE_WIRE,
+    SET_WRITER_WIRE,
     items_to_proto,
     upsert_from_proto,
 )
@@ -57,6 +60,30 @@ class IndexServicer(IndexServiceServicer):
         return pb.DeleteItemsResponse(
             deleted_count=committed.deleted_count, sequence=committed.sequence
         )
+
+    async def ReadNotes(
+        self, request: pb.ReadNotesRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ReadNotesResponse:
+        """Returns the notes whose keys begin so."""
+        notes = await self._shard.notes(request.prefix, _deadline(context))
+        return pb.ReadNotesResponse(notes=map(NOTE_WIRE.to_proto, notes))
+
+    async def PutNote(
+        self, request: pb.PutNoteRequest, context: grpc.aio.ServicerContext
+    ) -> pb.PutNoteResponse:
+        """Replaces a note that no other process replaced meanwhile."""
+        write = PUT_NOTE_WIRE.from_proto(request)
+        committed = await self._shard.write(write, _deadline(context))
+        return pb.PutNoteResponse(sequence=committed.sequence)
+
+    async def SetWriter(
+        self, request: pb.SetWriterRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SetWriterResponse:
+        """Opens or closes an index to callers, in the order of commits."""
+        self._check_shard_map(request.shard_map_version)
+        write = SET_WRITER_WIRE.from_proto(request)
+        committed = await self._shard.write(write, _deadline(context))
+        return pb.SetWriterResponse(sequence=committed.sequence)
 
     async def DeleteIndex(
         self, request: pb.DeleteIndexRequest, context: grpc.aio.ServicerContext

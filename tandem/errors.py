@@ -625,6 +625,29 @@ class IndexReadOnly(TandemError):
         )
 
 
+class NoteChanged(TandemError):
+    """A note of a shard was replaced by another process meanwhile."""
+
+    status = "ABORTED"
+
+    def __init__(self, *, key: str, revision: int) -> None:
+        super().__init__(
+            f"note {_shown(key)} is at revision {revision} now; read it again, and repeat the call"
+        )
+
+
+class WriterRefused(TandemError):
+    """An index takes writes of others now: of callers, or of the follower of a re-embedding."""
+
+    status = "ABORTED"
+
+    def __init__(self, *, index_id: str, who: str) -> None:
+        super().__init__(
+            f"index {_shown(index_id)} takes the writes of {who} now; repeat the call, which goes "
+            "to the generation that serves"
+        )
+
+
 class InternalFault(TandemError):
     """Tandem has a bug, or a state it did not expect."""
 

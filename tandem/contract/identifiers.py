@@ -10,11 +10,15 @@ MAX_ITEM_ID_BYTES = 256
 MAX_REQUEST_ID_BYTES = 64
 MAX_FINGERPRINT_LENGTH = 128
 
-_INDEX_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+# Behind "@", the number of a generation (generation_ids.py).
+_INDEX_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}(@([2-9]|[1-9][0-9]{1,5}))?")
 
 
 def check_index_id(index_id: str) -> str:
-    """Returns `index_id`; raises `IndexIdInvalid` unless it resembles a DNS label."""
+    """Returns `index_id`; raises `IndexIdInvalid` unless it resembles a DNS label.
+
+    It may name a generation, such as "photos@2".
+    """
     # fullmatch, because `$` would accept a final newline.
     if not isinstance(index_id, str) or _INDEX_ID.fullmatch(index_id) is None:
         raise IndexIdInvalid(index_id=str(index_id))

@@ -46,6 +46,9 @@ DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
 """Ids in one ListItems or ListItemIds, and indexes in one ListIndexes or ListShardIndexes."""
 
+MAX_NOTE_BYTES = 1 << 20
+"""A note that a shard keeps."""
+
 MAX_KEYWORDS_BYTES = 8_192
 """Keywords of one search."""
 

@@ -91,7 +91,6 @@ _METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
             "RebuildIndex",
             "AdviseIndexType",
             "BackUpShard",
-            "ReadChanges",
             "FenceWrites",
         )
     },
@@ -103,6 +102,9 @@ _METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
             _ITEMS_FIELD_COUNT + 10_000, items=MAX_UPSERT_ITEM_COUNT
         ),
         "IndexService/DeleteItems": _IDS,
+        "IndexService/ReadNotes": _SMALL,
+        "IndexService/PutNote": RequestLimit(2 * MIB, 100),
+        "IndexService/SetWriter": RequestLimit(2 * MIB, 100),
         "IndexService/DeleteIndex": _SMALL,
         "IndexService/GetItems": _IDS,
         "IndexService/ListItemIds": _SMALL,
@@ -110,6 +112,7 @@ _METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
             4 * MIB, 1_000, {"candidates": MAX_NEIGHBOUR_CANDIDATE_COUNT}
         ),
         "IndexService/DescribeShardIndex": _SMALL,
+        "IndexAdminService/ReadChanges": _SMALL,
         "IndexService/ListShardIndexes": _IDS,
         # A picture as a query, which a remote cross-encoder reads, has 32 MiB at most.
         "RerankService/ScoreCandidates": RequestLimit(40 * MIB, 5_000),

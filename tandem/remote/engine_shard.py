@@ -14,15 +14,15 @@ from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexPart
 from tandem.contract.search_path import KeywordState
 from tandem.local.shard.metrics import STAGE_DURATION
-from tandem.stages.changes import FollowedShard
 from tandem.stages.index_info import IndexInfo
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.notes import Note
 from tandem.stages.retrieval import Embeddings, ShardDescription, ShardQuery
-from tandem.stages.shard import Shard
+from tandem.stages.shard import FollowedShard
 from tandem.stages.shard_answer import Found
 
 
-class EngineShard(Shard, FollowedShard):
+class EngineShard(FollowedShard):
     """A shard in an outside engine, over connections of this process."""
 
     index_type: ClassVar[str]
@@ -88,6 +88,10 @@ class EngineShard(Shard, FollowedShard):
             for modality, count in counts.items()
         ]
         return ShardDescription(info.fingerprint, info.dimension, parts, KeywordState.DISABLED)
+
+    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
+        """Returns none: the engine keeps no notes yet."""
+        return ()
 
     @abstractmethod
     async def _index(

@@ -4,22 +4,31 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from tandem.chassis.calls.channels import call
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import SUMMARY_WIRE, IndexSummary
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.changes import ChangePage
+from tandem.stages.item_write import Committed, Delete, ShardWrite, Upsert
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.notes import Note, PutNote, SetWriter
 from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard import Shard
 from tandem.stages.shard_answer import ShardAnswer
 from tandem.v1 import index_service_pb2 as pb
+from tandem.v1.index_admin_service_pb2 import ReadChangesRequest
+from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tandem.wire.items import (
     DELETE_WIRE,
     DELETED_INDEX_WIRE,
     ITEMS_QUERY_WIRE,
+    NOTE_WIRE,
+    PUT_NOTE_WIRE,
+    SET_WRITER_WIRE,
+    changes_from_proto,
     committed_from_proto,
     items_from_proto,
     upsert_to_proto,
@@ -36,6 +45,7 @@ class RemoteShard(Shard):
     def __init__(self, channel: grpc.aio.Channel, number: int, shard_map_version: int = 1) -> None:
         """Sends `shard_map_version`; a shard refuses calls by another version than its own."""
         self._stub = IndexServiceStub(channel)
+        self._admin = IndexAdminServiceStub(channel)
         self._name = f"index-{number}"
         self._shard_map_version = shard_map_version
 
@@ -64,13 +74,33 @@ class RemoteShard(Shard):
         )
         return items_from_proto(response, query, self._name)
 
-    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
-        """Stores or deletes all items or none."""
-        if isinstance(write, Upsert):
-            upsert = upsert_to_proto(write, self._shard_map_version)
-            return committed_from_proto(await self._call(self._stub.UpsertItems, upsert, deadline))
-        delete = DELETE_WIRE.to_proto(write, shard_map_version=self._shard_map_version)
-        return committed_from_proto(await self._call(self._stub.DeleteItems, delete, deadline))
+    async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
+        """Stores or deletes all items or none, or notes something."""
+        version, stub = self._shard_map_version, self._stub
+        request: Message
+        match write:
+            case Upsert():
+                method, request = stub.UpsertItems, upsert_to_proto(write, version)
+            case Delete():
+                method = stub.DeleteItems
+                request = DELETE_WIRE.to_proto(write, shard_map_version=version)
+            case PutNote():
+                method, request = stub.PutNote, PUT_NOTE_WIRE.to_proto(write)
+            case SetWriter():
+                method = stub.SetWriter
+                request = SET_WRITER_WIRE.to_proto(write, shard_map_version=version)
+        return committed_from_proto(await self._call(method, request, deadline))
+
+    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
+        """Returns the notes whose keys begin so."""
+        request = pb.ReadNotesRequest(prefix=prefix)
+        response: pb.ReadNotesResponse = await self._call(self._stub.ReadNotes, request, deadline)
+        return list(map(NOTE_WIRE.from_proto, response.notes))
+
+    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
+        """Returns changes after a sequence."""
+        request = ReadChangesRequest(after_sequence=after_sequence, max_count=max_count)
+        return changes_from_proto(await self._call(self._admin.ReadChanges, request, deadline))
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or a part of a large one."""

@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from hashlib import blake2b
 
+from tandem.contract.generation_ids import alias_of
+
 
 class ShardMap:
     """Assigns items to numbered shards by rendezvous hashing.
 
     An item's shard is the one whose hash with it is highest, so adding or removing a shard moves
-    only the items that must move, and all processes that know the count agree.
+    only the items that must move, and all processes that know the count agree. An item is on one
+    shard in all generations of an index.
     """
 
     def __init__(
@@ -31,7 +34,7 @@ class ShardMap:
         """Returns the number of the shard on which the item belongs."""
         if self.shard_count == 1:
             return 0
-        key = f"{index_id}\0{item_id}".encode()
+        key = f"{alias_of(index_id)}\0{item_id}".encode()
         return max(range(self.shard_count), key=lambda shard: _weight(shard, key))
 
     def group(self, index_id: str, item_ids: Iterable[str]) -> dict[int, list[str]]:

@@ -1,12 +1,7 @@
-"""Defines how the changes of a shard are followed, and its writes fenced, as a move needs it."""
+"""Defines the changes of a shard, as those who follow them read them."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-from tandem.contract.deadline import Deadline
-from tandem.stages.item_write import Committed, Fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +25,3 @@ class ChangePage:
     """A random name of this history of the shard's store."""
     shard_number: int
     shard_count: int
-
-
-class FollowedShard(Protocol):
-    """Keeps a log of its changes, without a gap and in the order of commits."""
-
-    @abstractmethod
-    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
-        """Returns changes after a sequence."""
-        ...
-
-    @abstractmethod
-    async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
-        """Begins, seals or ends a fence; no write is committed after the sequence returned."""
-        ...

@@ -19,6 +19,7 @@ from tandem.errors import (
     TokensInvalid,
 )
 from tandem.stages.items import ItemRecord
+from tandem.stages.notes import PutNote, SetWriter
 from tandem.stages.unit_length import check_unit_lengths
 
 _FENCE_KEY = "fence"
@@ -39,6 +40,8 @@ class Upsert:
     fingerprint: str
     items: Sequence[ItemRecord]
     request_id: str = ""
+    term: int = 0
+    """Of a follower that writes a closed index (notes.py); 0 for callers."""
 
     def __post_init__(self) -> None:
         check_index_id(self.index_id)
@@ -69,6 +72,8 @@ class Delete:
     index_id: str
     item_ids: Sequence[str]
     request_id: str = ""
+    term: int = 0
+    """As in Upsert."""
 
     def __post_init__(self) -> None:
         check_index_id(self.index_id)
@@ -112,7 +117,10 @@ class Fence:
         return 0
 
 
-ItemWrite = Upsert | Delete | Drop | Fence
+ShardWrite = Upsert | Delete | PutNote | SetWriter
+"""What a shard is asked to write."""
+
+ItemWrite = ShardWrite | Drop | Fence
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Defines one shard of an index: what is asked of it, here, behind a socket, or in an engine."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -7,9 +8,11 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.changes import ChangePage
+from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.notes import Note
 from tandem.stages.retrieval import ShardDescription, ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 
@@ -42,16 +45,25 @@ class Shard(Protocol):
         """
         ...
 
-    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
-        """Stores or deletes all items or none, durable and searchable.
+    async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
+        """Stores or deletes all items or none, durable and searchable; or notes something.
 
         A repeated request id gets the first answer again; an empty one is not remembered. Raises
-        ModelMismatch, EmbeddingInvalid, RequestIdReused, StoreFull, and for a delete IndexNotFound.
+        ModelMismatch, EmbeddingInvalid, RequestIdReused, StoreFull, for a delete IndexNotFound,
+        WriterRefused where others write the index, and NoteChanged.
         """
         ...
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or a part of a large one, as `is_complete` says."""
+        ...
+
+    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
+        """Returns the notes whose keys begin so, by key."""
+        ...
+
+    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
+        """Returns changes after a sequence, of all indexes."""
         ...
 
     async def list_item_ids(
@@ -68,6 +80,15 @@ class Shard(Protocol):
         self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
     ) -> Sequence[IndexSummary]:
         """Returns the indexes after that id, in byte order; only of `index_ids` if there are."""
+        ...
+
+
+class FollowedShard(Shard, Protocol):
+    """A shard whose log of changes has no gap, and whose writes can be fenced, for a move."""
+
+    @abstractmethod
+    async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
+        """Begins, seals or ends a fence; no write is committed after the sequence returned."""
         ...
 
 

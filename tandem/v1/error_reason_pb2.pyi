@@ -60,6 +60,8 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_NEIGHBOUR_MODEL_MISSING: _ClassVar[ErrorReason]
     ERROR_REASON_UNCALIBRATED: _ClassVar[ErrorReason]
     ERROR_REASON_INDEX_READ_ONLY: _ClassVar[ErrorReason]
+    ERROR_REASON_NOTE_CHANGED: _ClassVar[ErrorReason]
+    ERROR_REASON_WRITER_REFUSED: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_REQUEST_MALFORMED: ErrorReason
 ERROR_REASON_CONTENT_MISSING: ErrorReason
@@ -113,6 +115,8 @@ ERROR_REASON_NEIGHBOURS_UNAVAILABLE: ErrorReason
 ERROR_REASON_NEIGHBOUR_MODEL_MISSING: ErrorReason
 ERROR_REASON_UNCALIBRATED: ErrorReason
 ERROR_REASON_INDEX_READ_ONLY: ErrorReason
+ERROR_REASON_NOTE_CHANGED: ErrorReason
+ERROR_REASON_WRITER_REFUSED: ErrorReason
 
 class ItemError(_message.Message):
     __slots__ = ("reason", "message")

@@ -188,18 +188,20 @@ class NeighbourList(_message.Message):
     def __init__(self, numbers: _Optional[_Iterable[int]] = ..., similarities: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class UpsertItemsRequest(_message.Message):
-    __slots__ = ("index_id", "model_fingerprint", "items", "request_id", "shard_map_version")
+    __slots__ = ("index_id", "model_fingerprint", "items", "request_id", "shard_map_version", "term")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     model_fingerprint: str
     items: _containers.RepeatedCompositeFieldContainer[EncodedItem]
     request_id: str
     shard_map_version: int
-    def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., items: _Optional[_Iterable[_Union[EncodedItem, _Mapping]]] = ..., request_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
+    term: int
+    def __init__(self, index_id: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., items: _Optional[_Iterable[_Union[EncodedItem, _Mapping]]] = ..., request_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
 
 class EncodedItem(_message.Message):
     __slots__ = ("item_id", "content", "embedding", "tokens", "attributes")
@@ -229,16 +231,76 @@ class UpsertItemsResponse(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class DeleteItemsRequest(_message.Message):
-    __slots__ = ("index_id", "item_ids", "request_id", "shard_map_version")
+    __slots__ = ("index_id", "item_ids", "request_id", "shard_map_version", "term")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     request_id: str
     shard_map_version: int
-    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
+    term: int
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+
+class ReadNotesRequest(_message.Message):
+    __slots__ = ("prefix",)
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    def __init__(self, prefix: _Optional[str] = ...) -> None: ...
+
+class ReadNotesResponse(_message.Message):
+    __slots__ = ("notes",)
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    notes: _containers.RepeatedCompositeFieldContainer[Note]
+    def __init__(self, notes: _Optional[_Iterable[_Union[Note, _Mapping]]] = ...) -> None: ...
+
+class Note(_message.Message):
+    __slots__ = ("key", "value", "revision")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    revision: int
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class PutNoteRequest(_message.Message):
+    __slots__ = ("key", "value", "replaced_revision")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    replaced_revision: int
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., replaced_revision: _Optional[int] = ...) -> None: ...
+
+class PutNoteResponse(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class SetWriterRequest(_message.Message):
+    __slots__ = ("index_id", "term", "is_open", "progress", "shard_map_version")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    IS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    term: int
+    is_open: bool
+    progress: str
+    shard_map_version: int
+    def __init__(self, index_id: _Optional[str] = ..., term: _Optional[int] = ..., is_open: _Optional[bool] = ..., progress: _Optional[str] = ..., shard_map_version: _Optional[int] = ...) -> None: ...
+
+class SetWriterResponse(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class DeleteItemsResponse(_message.Message):
     __slots__ = ("deleted_count", "sequence")

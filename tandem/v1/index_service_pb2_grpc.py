@@ -50,6 +50,21 @@ class IndexServiceStub:
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsResponse.FromString,
                 _registered_method=True)
+        self.ReadNotes = channel.unary_unary(
+                '/tandem.v1.IndexService/ReadNotes',
+                request_serializer=tandem_dot_v1_dot_index__service__pb2.ReadNotesRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__service__pb2.ReadNotesResponse.FromString,
+                _registered_method=True)
+        self.PutNote = channel.unary_unary(
+                '/tandem.v1.IndexService/PutNote',
+                request_serializer=tandem_dot_v1_dot_index__service__pb2.PutNoteRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__service__pb2.PutNoteResponse.FromString,
+                _registered_method=True)
+        self.SetWriter = channel.unary_unary(
+                '/tandem.v1.IndexService/SetWriter',
+                request_serializer=tandem_dot_v1_dot_index__service__pb2.SetWriterRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__service__pb2.SetWriterResponse.FromString,
+                _registered_method=True)
         self.DeleteIndex = channel.unary_unary(
                 '/tandem.v1.IndexService/DeleteIndex',
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteIndexRequest.SerializeToString,
@@ -103,6 +118,28 @@ class IndexServiceServicer:
 
     def DeleteItems(self, request, context):
         """Deletes items by id, all or none. Unknown ids are not an error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadNotes(self, request, context):
+        """Returns the notes whose keys begin so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutNote(self, request, context):
+        """Replaces a note, unless another process did meanwhile: NOTE_CHANGED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetWriter(self, request, context):
+        """Opens or closes an index to callers. While it is closed, one follower
+        writes it, and callers' writes are WRITER_REFUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,6 +206,21 @@ def add_IndexServiceServicer_to_server(servicer, server):
                     servicer.DeleteItems,
                     request_deserializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsResponse.SerializeToString,
+            ),
+            'ReadNotes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadNotes,
+                    request_deserializer=tandem_dot_v1_dot_index__service__pb2.ReadNotesRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__service__pb2.ReadNotesResponse.SerializeToString,
+            ),
+            'PutNote': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutNote,
+                    request_deserializer=tandem_dot_v1_dot_index__service__pb2.PutNoteRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__service__pb2.PutNoteResponse.SerializeToString,
+            ),
+            'SetWriter': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetWriter,
+                    request_deserializer=tandem_dot_v1_dot_index__service__pb2.SetWriterRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__service__pb2.SetWriterResponse.SerializeToString,
             ),
             'DeleteIndex': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteIndex,

@@ -1,14 +1,18 @@
 """Converts items, and what is asked of a shard about them, to messages and back."""
 
 from operator import not_
+from typing import Any
 
 from tandem.contract.content import Encoding
 from tandem.contract.filtering.attribute_wire import ATTRIBUTES_WIRE
 from tandem.contract.record_wire import Field, RecordWire
 from tandem.contract.search.answer_wire import CONTENT_WIRE
 from tandem.errors import InternalFault
+from tandem.stages.changes import ChangePage, ItemChange
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemRecord, ItemsQuery
+from tandem.stages.notes import Note, PutNote, SetWriter
+from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import EMBEDDING_WIRE, TOKENS_WIRE, embeddings_from_proto
 
@@ -27,6 +31,10 @@ _ITEM_WIRE = RecordWire(
     content=CONTENT_WIRE,
     attributes=ATTRIBUTES_WIRE,
 )
+NOTE_WIRE = RecordWire(Note, pb.Note)
+PUT_NOTE_WIRE = RecordWire(PutNote, pb.PutNoteRequest, own=["index_id", "request_id"])
+SET_WRITER_WIRE = RecordWire(SetWriter, pb.SetWriterRequest, own=["request_id"])
+CHANGE_WIRE = RecordWire(ItemChange, admin_pb.ItemChange)
 FETCHED_WIRE = RecordWire(
     FetchedItem, pb.Item, own=["encoding"], content=CONTENT_WIRE, attributes=ATTRIBUTES_WIRE
 )
@@ -60,13 +68,22 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
     return _UPSERT_WIRE.from_proto(request, items=items)
 
 
-def committed_from_proto(
-    response: pb.UpsertItemsResponse | pb.DeleteItemsResponse,
-) -> Committed:
+def committed_from_proto(response: Any) -> Committed:  # noqa: ANN401 (of any write)
     """Returns the outcome of a write."""
-    if isinstance(response, pb.UpsertItemsResponse):
-        return Committed(response.sequence)
-    return Committed(response.sequence, response.deleted_count)
+    return Committed(response.sequence, getattr(response, "deleted_count", 0))
+
+
+def changes_from_proto(response: admin_pb.ReadChangesResponse) -> ChangePage:
+    """Returns the page of changes."""
+    return ChangePage(
+        changes=None
+        if response.is_trimmed
+        else list(map(CHANGE_WIRE.from_proto, response.changes)),
+        sequence=response.sequence,
+        store_id=response.store_id,
+        shard_number=response.shard_number,
+        shard_count=response.shard_count,
+    )
 
 
 def items_to_proto(fetched: FetchedItems) -> pb.GetItemsResponse:

@@ -9,6 +9,7 @@ Five databases in one LMDB environment, every value under a CRC:
                    "store_id"            -> random, another after each restore
                    "sequence"            -> where the change log stands
                    "index/" index_id     -> fingerprint and dimension, set by the first upsert
+                   "note/" key          -> a note and its revision (stages/notes.py)
                    "sealed"              -> true once its items are on other shards (write_fence.py)
     requests       request id            -> the answer to the write (request_log.py)
     request_order  number, big-endian    -> request id, oldest first
@@ -55,12 +56,14 @@ from tandem.stages.candidate_store import StoredContent, StoredTokens
 from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Committed, Delete, Drop, Fence, ItemWrite, Upsert
 from tandem.stages.items import ItemRecord
+from tandem.stages.notes import WRITER_PREFIX, Note, PutNote, SetWriter, WriterRule
 
 DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
 """Raised by reads and writes where the disk fails, or LMDB no longer trusts its state."""
 
 _SEQUENCE_KEY = "sequence"
 _INDEX_PREFIX = "index/"
+_NOTE_PREFIX = "note/"
 _SCAN_COUNT = 512
 # Checksums of so much take about ten milliseconds: as long as a transaction may stay open.
 _SCAN_BYTES = 16 << 20
@@ -223,6 +226,13 @@ class ItemStore:
         """
         return filter(None, self._scan(index_id, _damage))
 
+    def notes(self, prefix: str) -> list[Note]:
+        """Returns the notes whose keys begin so, by key."""
+        with self.env.read() as txn:
+            keys = self._files.meta_keys(txn, _NOTE_PREFIX + prefix)
+            found = [self._note(txn, key.removeprefix(_NOTE_PREFIX)) for key in keys]
+        return [note for note in found if note is not None]
+
     def sequence(self) -> int:
         """Returns the number of changes so far, which is where the change log stands."""
         with self.env.read() as txn:
@@ -304,6 +314,11 @@ class ItemStore:
             if isinstance(write, Fence):
                 return self._fence.put(txn, write, self._sequence(txn))
             self._fence.check(txn)
+            if isinstance(write, PutNote | SetWriter):
+                return self._put_note(txn, write)
+            if not isinstance(write, Drop):
+                rule = self._note(txn, WRITER_PREFIX + write.index_id)
+                WriterRule.of(rule).check(write.index_id, write.term)
             if isinstance(write, Upsert):
                 self._admit(txn, write)
             else:
@@ -319,6 +334,15 @@ class ItemStore:
                 committed = self._drop(txn, write)
         self._requests.keep(txn, write, committed)
         return committed
+
+    def _put_note(self, txn: lmdb.Transaction, write: PutNote | SetWriter) -> Committed:
+        note = write.replacing(self._note(txn, write.key))
+        self._files.put_meta(txn, _NOTE_PREFIX + note.key, [note.value, note.revision])
+        return Committed(self._sequence(txn))
+
+    def _note(self, txn: lmdb.Transaction, key: str) -> Note | None:
+        stored = self._files.get_meta(txn, _NOTE_PREFIX + key)
+        return None if stored is None else Note(key, *stored)
 
     def _admit(self, txn: lmdb.Transaction, write: Upsert) -> None:
         """Checks the write against its index, which it creates if it is missing."""

@@ -17,12 +17,13 @@ from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.short_searches import ShortSearches
 from tandem.platform.files.shared_lock import LockBusy
-from tandem.stages.changes import ChangePage, FollowedShard
-from tandem.stages.item_write import Committed, Delete, Fence, Upsert
+from tandem.stages.changes import ChangePage
+from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import MAX_READ_BYTES, Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.notes import Note
 from tandem.stages.retrieval import ShardDescription, ShardQuery
-from tandem.stages.shard import Shard, check_ids_page, check_indexes_page
+from tandem.stages.shard import FollowedShard, check_ids_page, check_indexes_page
 from tandem.stages.shard_answer import ShardAnswer
 
 _T = TypeVar("_T")
@@ -35,7 +36,7 @@ _POLL_SECONDS = 0.002
 _ANSWER_SECONDS = 0.02
 
 
-class LocalShard(Shard, FollowedShard):
+class LocalShard(FollowedShard):
     """A shard whose store is here."""
 
     def __init__(self, shard: StoredShard, threads: Executor) -> None:
@@ -77,10 +78,15 @@ class LocalShard(Shard, FollowedShard):
             self._shard.fingerprint(query.index_id) if query.encodings_included else "",
         )
 
-    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
-        """Stores or deletes all items or none."""
-        async with deadline.kept(f"the call of {type(write).__name__}Items"):
+    async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
+        """Stores or deletes all items or none, or notes something."""
+        async with deadline.kept(f"a write of {type(write).__name__}"):
             return await asyncio.wrap_future(self._shard.write(write))
+
+    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
+        """Returns the notes whose keys begin so."""
+        async with deadline.kept("the call of ReadNotes"):
+            return await self._in_thread(lambda: self._shard.notes(prefix))
 
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns changes after a sequence."""

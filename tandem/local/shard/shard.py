@@ -50,6 +50,7 @@ from tandem.stages.changes import ChangePage
 from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.items import MAX_READ_BYTES, Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.notes import WRITER_PREFIX, Note, WriterRule
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 
@@ -260,6 +261,11 @@ class StoredShard:
             )
         return self._writer.submit(write)
 
+    def notes(self, prefix: str) -> Sequence[Note]:
+        """Returns the notes whose keys begin so, by key."""
+        self._check_loaded()
+        return self._store.notes(prefix)
+
     def drop(self, index_id: str, deadline_time: float) -> Deleted:
         """Deletes the index's items until the deadline, then the index if it is empty.
 
@@ -267,10 +273,12 @@ class StoredShard:
         IndexNotFound, and what the writes raise.
         """
         self.index(index_id)
+        rule = WriterRule.of(next(iter(self._store.notes(WRITER_PREFIX + index_id)), None))
+        term = 0 if rule.is_open else rule.term
         deleted_count = 0
         while True:
             if item_ids := self._store.item_ids(index_id, _DROP_COUNT):
-                committed = self.write(Delete(index_id, item_ids)).result()
+                committed = self.write(Delete(index_id, item_ids, term=term)).result()
                 deleted_count += committed.deleted_count
             else:
                 committed = self.write(Drop(index_id)).result()

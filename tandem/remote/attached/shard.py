@@ -19,7 +19,7 @@ from tandem.remote.engine_shard import EngineShard
 from tandem.remote.milvus.item_objects import ItemObjects
 from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredTokens
 from tandem.stages.changes import ChangePage
-from tandem.stages.item_write import Committed, Delete, Fence, Upsert
+from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
 
 # Of one read of pictures, of which each has at most MAX_IMAGE_BYTES.
@@ -80,7 +80,7 @@ class AttachedShard(EngineShard):
         fingerprint = info.fingerprint if query.encodings_included else ""
         return FetchedItems(items, len(read), fingerprint)
 
-    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
+    async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
         """Raises IndexReadOnly, as every write does."""
         raise IndexReadOnly
 

@@ -14,7 +14,7 @@ from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.search_path import KeywordState
-from tandem.errors import IndexNotFound, SequenceNotReached
+from tandem.errors import IndexNotFound, InternalFault, SequenceNotReached
 from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
@@ -30,8 +30,9 @@ from tandem.remote.milvus.search import CollectionSearch
 from tandem.remote.milvus.typed_fields import literal
 from tandem.remote.milvus.writes import Writes
 from tandem.stages.changes import ChangePage
-from tandem.stages.item_write import Committed, Delete, Fence, Upsert
+from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.notes import PutNote, SetWriter
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import check_ids_page, check_indexes_page
 from tandem.stages.shard_answer import KeywordFound, ShardAnswer
@@ -111,8 +112,10 @@ class MilvusShard(EngineShard):
             collection.fingerprint if query.encodings_included else "",
         )
 
-    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
+    async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
         """Stores or deletes the items."""
+        if isinstance(write, PutNote | SetWriter):
+            raise InternalFault(why="this engine keeps no notes")
         with STAGE_DURATION.labels("commit").time():
             async with deadline.kept(f"the call of {type(write).__name__}Items"):
                 return await self._writes.committed(write, deadline)

@@ -12,7 +12,7 @@ from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
-from tandem.errors import SequenceNotReached
+from tandem.errors import InternalFault, SequenceNotReached
 from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
 from tandem.remote.pgvector.connections import Servers, Session
@@ -22,8 +22,9 @@ from tandem.remote.pgvector.tables import check, index_row, item_rows, make, rec
 from tandem.remote.pgvector.writes import committed, dropped, fenced
 from tandem.stages.changes import ChangePage, ItemChange
 from tandem.stages.index_info import IndexInfo
-from tandem.stages.item_write import Committed, Delete, Fence, Upsert
+from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.notes import PutNote, SetWriter
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import check_ids_page, check_indexes_page
 from tandem.stages.shard_answer import ShardAnswer
@@ -88,8 +89,10 @@ class PgvectorShard(EngineShard):
         work = partial(_fetched, query)
         return await self._connections.run(work, deadline, "read")
 
-    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
+    async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none, durable and searchable."""
+        if isinstance(write, PutNote | SetWriter):
+            raise InternalFault(why="this engine keeps no notes")
         work = partial(committed, write)
         # Whether a write is on disk whose answer was lost, its request id alone tells.
         may_repeat = bool(write.request_id)

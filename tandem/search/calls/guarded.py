@@ -14,10 +14,12 @@ from tandem.errors import ModelOutputInvalid, ModelUnavailable, ServiceUnavailab
 from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.calls.guard import FAILURES, CallGuard
 from tandem.search.calls.retry_budget import RetryBudget
+from tandem.stages.changes import ChangePage
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
-from tandem.stages.item_write import Committed, Delete, Upsert, is_refused_by_fence
+from tandem.stages.item_write import Committed, ShardWrite, is_refused_by_fence
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import Graph, GraphScores, ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.notes import Note
 from tandem.stages.reranking import (
     Candidates,
     GivenCandidates,
@@ -109,9 +111,18 @@ class GuardedShard(Shard):
         """Returns the first items of the query."""
         return await self._guard.call(partial(self._shard.get, query), deadline)
 
-    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
-        """Stores or deletes all items or none."""
+    async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
+        """Stores or deletes all items or none, or notes something."""
         return await self._once_without_fence(partial(self._shard.write, write), deadline)
+
+    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
+        """Returns the notes whose keys begin so."""
+        return await self._descriptions.call(partial(self._shard.notes, prefix), deadline)
+
+    async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
+        """Returns changes after a sequence."""
+        reading = partial(self._shard.changes, after_sequence, max_count)
+        return await self._descriptions.call(reading, deadline)
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or a part of a large one."""

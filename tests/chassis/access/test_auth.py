@@ -203,10 +203,7 @@ async def test_bad_tokens_enter_nothing(token_path: Path, is_direct: bool) -> No
 
 async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
     speaking = [path for path in BY_TOKEN if speaks_of_index(METHODS[path])]
-    of_shards = {
-        f"/tandem.v1.IndexAdminService/{name}"
-        for name in ("BackUpShard", "FenceWrites", "ReadChanges")
-    }
+    of_shards = {f"/tandem.v1.IndexAdminService/{name}" for name in ("BackUpShard", "FenceWrites")}
     assert set(BY_TOKEN) - set(speaking) == of_shards | {
         "/tandem.v1.ContentService/EmbedContents",
         "/tandem.v1.ModelService/DescribeModel",
