@@ -601,15 +601,14 @@ class CrossEncoderMissing(TandemError):
 
 
 class Uncalibrated(TandemError):
-    """The call needs match probabilities, and the cross-encoder was not calibrated."""
+    """The call needs to know what scores mean, and they were not calibrated."""
 
     status = "FAILED_PRECONDITION"
 
-    def __init__(self, *, what: str) -> None:
+    def __init__(self, *, what: str, why: str = "the cross-encoder was not") -> None:
         super().__init__(
-            f"{what} needs match probabilities, and the cross-encoder was not calibrated; drop "
-            "it, or calibrate (tandem models calibrate; RERANK_REMOTE_PROBABILITY_SCALE of a "
-            "remote one)"
+            f"{what} needs calibrated scores: {why}; drop it, or calibrate (tandem calibrate, with "
+            "queries whose answers are known)"
         )
 
 

@@ -72,6 +72,7 @@ export class Form {
       rerankDepth: this.depth.valueAsNumber,
       shownCount: Number(byId("shown", HTMLSelectElement).value),
       minProbability: this.cut.valueAsNumber / 100,
+      maxFalseAnswerRate: Number(byId("false-answers", HTMLSelectElement).value),
       deadlineMs: this.deadlineMs,
       filterText: this.filter.text,
       isAdaptive: byId("adaptive", HTMLInputElement).checked,

@@ -33,6 +33,8 @@ export interface Choices {
   readonly rerankDepth: number;
   readonly shownCount: number;
   readonly minProbability: number;
+  /** The share of queries without an answer that may get one; 0: all. */
+  readonly maxFalseAnswerRate: number;
   readonly deadlineMs: number;
   readonly filterText: string;
   readonly isAdaptive: boolean;
@@ -146,6 +148,7 @@ export function searchRequest(choices: Choices): SearchItemsRequest {
     neighboursEnabled: choices.usesNeighbours,
   });
   if (rerankDepth > 0) request.rerankK = rerankDepth;
+  if (choices.maxFalseAnswerRate > 0) request.maxFalseAnswerRate = choices.maxFalseAnswerRate;
   if (choices.minProbability > 0) request.minProbability = choices.minProbability;
   if (choices.hybridFusion !== HybridFusion.UNSPECIFIED) {
     request.hybrid = create(HybridSearchSchema, { keywords: choices.keywords, fusion: choices.hybridFusion });

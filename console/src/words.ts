@@ -11,7 +11,7 @@ import {
   type MissingShard,
   type SearchItemsResponse,
 } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
-import { counted } from "./figures.ts";
+import { counted, percent } from "./figures.ts";
 import type { Choices } from "./search.ts";
 
 const RERANK_STOPS: Readonly<Record<RerankStop, string>> = {
@@ -48,6 +48,10 @@ export function degradationWords(answer: SearchItemsResponse, rerankDepth: numbe
 /** Returns why nothing was found, for an index that has so many items of the kind that was not. */
 export function emptyWords(answer: SearchItemsResponse, choices: Choices, otherCount: bigint | null): string {
   const kind = choices.target === Modality.TEXT ? "texts" : "pictures";
+  if (answer.abstention?.abstained === true) {
+    const rate = percent(answer.abstention.maxFalseAnswerRate);
+    return `Nothing here matches. The nearest ${kind} score no higher than those of queries without an answer, of which at most ${rate} get one.`;
+  }
   if (answer.coverage?.coveredItemCount === 0n) {
     const other = otherCount === null || otherCount === 0n ? "" : ` It has ${otherWords(choices.target, otherCount)}.`;
     return `The index ${choices.indexId} has no ${kind}.${other}`;

@@ -47,6 +47,7 @@ from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.regions import RegionContent
 from tandem.contract.search.answer import (
+    Abstention,
     Coverage,
     Explanation,
     FoundItem,
@@ -78,6 +79,7 @@ from tandem.contract.search_path import (
 
 __all__ = [
     "NO_RETRIES",
+    "Abstention",
     "Access",
     "AsyncClient",
     "Client",

@@ -113,10 +113,11 @@ def sigmoid(value: float) -> float:
     return math.exp(value) / (1.0 + math.exp(value))
 
 
+CALIBRATION_WIRE = RecordWire(ProbabilityCalibration, pb.ProbabilityCalibration)
 MODEL_WIRE = RecordWire(
     ModelDescription,
     pb.ModelDescription,
-    probability_calibration=RecordWire(ProbabilityCalibration, pb.ProbabilityCalibration),
+    probability_calibration=CALIBRATION_WIRE,
     adaptive_depth_rule=RecordWire(AdaptiveDepthRule, pb.AdaptiveDepthRule),
     neighbour_model=RecordWire(NeighbourModelDescription, pb.NeighbourModel),
     # 0 of a service of an earlier release

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 
 from tandem.chassis.telemetry.tracing import annotate
 from tandem.contract.deadline import Deadline
+from tandem.contract.modality import Modality
 from tandem.contract.search.answer import NO_SECONDS, FoundItem, SearchResult
 from tandem.contract.search.answer_names import (
     RerankStopReason,
 )
 from tandem.contract.search.query import PageQuery, SearchQuery
+from tandem.contract.search.score_calibration import ScoreCalibration, ScoreKind
 from tandem.errors import CrossEncoderMissing, Uncalibrated
 from tandem.search.calls.fan_out import fan_out
 from tandem.search.contents.content_budget import AnswerBudget, Taking
@@ -18,6 +20,7 @@ from tandem.search.contents.item_reads import fetched_items, with_contents
 from tandem.search.coverage import LastItemCounts, SearchCoverage, joined_coverage
 from tandem.search.cursors.cursor_wire import make_cursor, page_of
 from tandem.search.degradation import degradations_of
+from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.metrics import (
     StageLaps,
     note_degradations,
@@ -25,6 +28,7 @@ from tandem.search.metrics import (
     timed_stage,
 )
 from tandem.search.query_encoder import EncodedQuery, QueryEncoder
+from tandem.search.ranking.abstention import ScoreBar, with_probabilities
 from tandem.search.ranking.ranking import (
     StageOrder,
     rank_answer_aside,
@@ -66,6 +70,7 @@ class SearchServices:
     shares: TimeShares = TIME_SHARES
     counts: LastItemCounts = field(default_factory=LastItemCounts)
     pace: RerankPace = field(default_factory=RerankPace)
+    calibrations: Calibrations = field(default_factory=Calibrations)
     stages: Sequence[Stage] = ()
     """Those after the rerank, in their order."""
 
@@ -81,7 +86,22 @@ class _Search:
     hits: Sequence[Hit]
     """Of each modality in retrieval order, the target's first."""
     coverage: SearchCoverage
+    calibrations: Sequence[ScoreCalibration] = ()
+    """Of the index: they take the place of the model's."""
     contents: dict[str, FetchedItem] = field(default_factory=dict)
+
+    def kind(self, modality: Modality) -> ScoreKind:
+        """Returns the kind of the similarities of items of that modality."""
+        return ScoreKind(
+            model_fingerprint=self.encoded.fingerprint,
+            query_modality=self.encoded.modality,
+            target_modality=modality,
+        )
+
+    def bar(self, outcome: RerankOutcome) -> ScoreBar | None:
+        """Returns what an item's score must be above; raises Uncalibrated."""
+        kind = self.kind(self.query.target_modality)
+        return ScoreBar.of(self.query, outcome, self.calibrations, kind)
 
 
 class Searcher:
@@ -129,11 +149,13 @@ class Searcher:
         search = await self._begin(query, deadline)
         reranking = asyncio.create_task(self._rerank(search))
         try:
+            unread = RerankOutcome(RerankStopReason.DISABLED)
+            bar = search.bar(unread)
             with timed_stage("rank", search.laps):
-                order = await retrieved_order(query, search.hits)
+                order = await retrieved_order(query, search.hits, bar)
             # Pages are of the final order.
             first = order[: query.depth.return_n]
-            retrieved = await self._answer(search, first, RerankOutcome(RerankStopReason.DISABLED))
+            retrieved = await self._answer(search, first, unread, bar)
             yield replace(retrieved, is_final=False)
             yield await self._final_answer(search, await reranking)
         finally:
@@ -143,6 +165,7 @@ class Searcher:
     async def _begin(self, query: SearchQuery, deadline: Deadline) -> _Search:
         laps = StageLaps()
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
+        calibrations = await self.services.calibrations.of(query, deadline)
         stages_share = sum(stage.time_share for stage in self._asked(query))
         budget = TimeBudget.until(deadline, self.services.shares, stages_share)
         with timed_stage("encode", laps):
@@ -158,7 +181,7 @@ class Searcher:
             hits, coverage = await self._retrieve(
                 query, encoded, minimum_sequences, budget.retrieval_end
             )
-        return _Search(query, budget, laps, encoded, hits, coverage)
+        return _Search(query, budget, laps, encoded, hits, coverage, calibrations)
 
     async def _retrieve(
         self,
@@ -226,7 +249,9 @@ class Searcher:
                     encoded.contents.get(modality),
                 )
                 quota.note_read(outcome.cost.pair_count)
-                outcomes.append(outcome)
+                outcomes.append(
+                    with_probabilities(outcome, search.calibrations, search.kind(modality))
+                )
         outcome = joined_outcome(outcomes)
         if outcome.stop is RerankStopReason.NOT_APPLICABLE and encoded.lacks_cross_encoder:
             if query.rerank_required:
@@ -243,16 +268,17 @@ class Searcher:
         if search.query.ranking.fusion is None:
             ranking = search.query.ranking.by_default(outcome.default_fusion)
             search.query = replace(search.query, ranking=ranking)
-        orders, outcomes = await self._run_stages(search, outcome)
+        bar = search.bar(outcome)
+        orders, outcomes = await self._run_stages(search, outcome, bar)
         with timed_stage("rank", search.laps):
-            order = await rank_answer_aside(search.query, search.hits, outcome.matches, orders)
-        answer = await self._answer(search, order, outcome, outcomes)
+            order = await rank_answer_aside(search.query, search.hits, outcome.matches, orders, bar)
+        answer = await self._answer(search, order, outcome, bar, outcomes)
         note_degradations(answer.degradations)
         note_search(search.encoded.modality, search.query.modalities, answer.seconds.total)
         return answer
 
     async def _run_stages(
-        self, search: _Search, outcome: RerankOutcome
+        self, search: _Search, outcome: RerankOutcome, bar: ScoreBar | None
     ) -> tuple[list[StageOrder], list[StageOutcome]]:
         """Has each stage that the query asks for score the first hits, in the order so far."""
         query, encoded = search.query, search.encoded
@@ -261,7 +287,9 @@ class Searcher:
         for stage in self._asked(query):
             with timed_stage(stage.name, search.laps):
                 hits = {
-                    modality: reranked_hits(query, search.hits, outcome.matches, modality, orders)
+                    modality: reranked_hits(
+                        query, search.hits, outcome.matches, modality, orders, bar
+                    )
                     for modality in query.modalities
                 }
                 ordered = OrderedHits(
@@ -280,6 +308,7 @@ class Searcher:
         search: _Search,
         order: Sequence[FoundItem],
         outcome: RerankOutcome,
+        bar: ScoreBar | None,
         by_stages: Sequence[StageOutcome] = (),
     ) -> SearchResult:
         """Returns the first items of the order, with their contents if the query asks for them."""
@@ -301,6 +330,7 @@ class Searcher:
             sum((stage.cost for stage in by_stages), encoded.cost + outcome.cost),
             model_version=encoded.model_version or outcome.model_version,
             retrievals=tuple(search.coverage.retrievals),
+            abstention=bar.abstention(search.hits, outcome.matches) if bar else None,
             **{name: value for stage in by_stages for name, value in stage.summary.items()},
         )
         cursor = make_cursor(order[return_n:], answer, index_id=query.index_id, return_n=return_n)

@@ -129,7 +129,7 @@ DEGRADATION_KEYWORDS_SKIPPED: Degradation
 DEGRADATION_KEYWORDS_PARTIAL: Degradation
 
 class SearchItemsRequest(_message.Message):
-    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text", "neighbours_enabled", "neighbours_required", "hybrid", "attributes_included")
+    __slots__ = ("query", "index_id", "target_modality", "retrieve_k", "rerank_k", "return_n", "rerank_disabled", "content_included", "filter", "consistency_tokens", "full_coverage_required", "query_parts", "all_modalities_included", "fusion", "min_probability", "diversity", "explained", "truncation_policy", "rerank_required", "adaptive_depth", "cursor", "filter_text", "neighbours_enabled", "neighbours_required", "hybrid", "attributes_included", "max_false_answer_rate")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_MODALITY_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +156,7 @@ class SearchItemsRequest(_message.Message):
     NEIGHBOURS_REQUIRED_FIELD_NUMBER: _ClassVar[int]
     HYBRID_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_INCLUDED_FIELD_NUMBER: _ClassVar[int]
+    MAX_FALSE_ANSWER_RATE_FIELD_NUMBER: _ClassVar[int]
     query: _content_pb2.Content
     index_id: str
     target_modality: _content_pb2.Modality
@@ -182,7 +183,8 @@ class SearchItemsRequest(_message.Message):
     neighbours_required: bool
     hybrid: HybridSearch
     attributes_included: bool
-    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ..., neighbours_enabled: _Optional[bool] = ..., neighbours_required: _Optional[bool] = ..., hybrid: _Optional[_Union[HybridSearch, _Mapping]] = ..., attributes_included: _Optional[bool] = ...) -> None: ...
+    max_false_answer_rate: float
+    def __init__(self, query: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., index_id: _Optional[str] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., retrieve_k: _Optional[int] = ..., rerank_k: _Optional[int] = ..., return_n: _Optional[int] = ..., rerank_disabled: _Optional[bool] = ..., content_included: _Optional[bool] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., consistency_tokens: _Optional[_Iterable[str]] = ..., full_coverage_required: _Optional[bool] = ..., query_parts: _Optional[_Iterable[_Union[QueryPart, _Mapping]]] = ..., all_modalities_included: _Optional[bool] = ..., fusion: _Optional[_Union[Fusion, _Mapping]] = ..., min_probability: _Optional[float] = ..., diversity: _Optional[_Union[Diversity, _Mapping]] = ..., explained: _Optional[bool] = ..., truncation_policy: _Optional[_Union[_content_pb2.TruncationPolicy, str]] = ..., rerank_required: _Optional[bool] = ..., adaptive_depth: _Optional[bool] = ..., cursor: _Optional[bytes] = ..., filter_text: _Optional[str] = ..., neighbours_enabled: _Optional[bool] = ..., neighbours_required: _Optional[bool] = ..., hybrid: _Optional[_Union[HybridSearch, _Mapping]] = ..., attributes_included: _Optional[bool] = ..., max_false_answer_rate: _Optional[float] = ...) -> None: ...
 
 class HybridSearch(_message.Message):
     __slots__ = ("keywords", "fusion", "keyword_weight")
@@ -235,7 +237,7 @@ class Diversity(_message.Message):
     def __init__(self, relevance_weight: _Optional[float] = ..., duplicate_similarity: _Optional[float] = ...) -> None: ...
 
 class SearchItemsResponse(_message.Message):
-    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor", "model_version", "retrievals", "neighbours")
+    __slots__ = ("items", "model_fingerprint", "durations", "coverage", "rerank", "degradations", "text_uses", "cost", "next_cursor", "model_version", "retrievals", "neighbours", "abstention")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     DURATIONS_FIELD_NUMBER: _ClassVar[int]
@@ -248,6 +250,7 @@ class SearchItemsResponse(_message.Message):
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RETRIEVALS_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
+    ABSTENTION_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[RankedItem]
     model_fingerprint: str
     durations: StageDurations
@@ -260,7 +263,22 @@ class SearchItemsResponse(_message.Message):
     model_version: int
     retrievals: _containers.RepeatedCompositeFieldContainer[ShardRetrieval]
     neighbours: NeighbourSummary
-    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ..., model_version: _Optional[int] = ..., retrievals: _Optional[_Iterable[_Union[ShardRetrieval, _Mapping]]] = ..., neighbours: _Optional[_Union[NeighbourSummary, _Mapping]] = ...) -> None: ...
+    abstention: Abstention
+    def __init__(self, items: _Optional[_Iterable[_Union[RankedItem, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., durations: _Optional[_Union[StageDurations, _Mapping]] = ..., coverage: _Optional[_Union[Coverage, _Mapping]] = ..., rerank: _Optional[_Union[RerankSummary, _Mapping]] = ..., degradations: _Optional[_Iterable[_Union[Degradation, str]]] = ..., text_uses: _Optional[_Iterable[_Union[_content_pb2.TextUse, _Mapping]]] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., next_cursor: _Optional[bytes] = ..., model_version: _Optional[int] = ..., retrievals: _Optional[_Iterable[_Union[ShardRetrieval, _Mapping]]] = ..., neighbours: _Optional[_Union[NeighbourSummary, _Mapping]] = ..., abstention: _Optional[_Union[Abstention, _Mapping]] = ...) -> None: ...
+
+class Abstention(_message.Message):
+    __slots__ = ("abstained", "max_false_answer_rate", "scorer", "threshold", "null_score_count")
+    ABSTAINED_FIELD_NUMBER: _ClassVar[int]
+    MAX_FALSE_ANSWER_RATE_FIELD_NUMBER: _ClassVar[int]
+    SCORER_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    NULL_SCORE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    abstained: bool
+    max_false_answer_rate: float
+    scorer: str
+    threshold: float
+    null_score_count: int
+    def __init__(self, abstained: _Optional[bool] = ..., max_false_answer_rate: _Optional[float] = ..., scorer: _Optional[str] = ..., threshold: _Optional[float] = ..., null_score_count: _Optional[int] = ...) -> None: ...
 
 class ShardRetrieval(_message.Message):
     __slots__ = ("shard_number", "modality", "path", "item_count", "keyword_state")

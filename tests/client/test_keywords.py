@@ -31,6 +31,7 @@ VALUES: Mapping[str, object] = {
     "hybrid_fusion": HybridFusion.Z_SCORE,
     "keyword_weight": 0.25,
     "min_probability": 0.25,
+    "max_false_answer_rate": 0.25,
     "relevance_weight": 0.25,
     "duplicate_similarity": 0.25,
     "truncation_policy": TruncationPolicy.TRUNCATE,

@@ -79,9 +79,11 @@ def test_every_option_is_sent() -> None:
     assert request == expected
     sent = {field.name for field, _ in request.ListFields()}
     fields = {field.name for field in pb.SearchItemsRequest.DESCRIPTOR.fields}
-    # The SDK parses a filter's text itself; two options are none of a search that reranks by words.
+    # The SDK parses a filter's text itself; three options are none of a search like this one.
     others = {"filter", "filter_text", "query_parts", "cursor", "rerank_disabled", "adaptive_depth"}
-    assert fields - sent == others
+    assert fields - sent == others | {"max_false_answer_rate"}
+    promised = search_request("a cup", index_id="scenes", max_false_answer_rate=0.05)
+    assert promised.max_false_answer_rate == 0.05
     assert search_request("a cup", index_id="scenes", rerank_disabled=True).rerank_disabled
     assert search_request("a cup", index_id="scenes", adaptive_depth=True).adaptive_depth
     batched = Search("a cup", index_id="scenes", **options).query

@@ -28,6 +28,7 @@ from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K, check_k
 from tandem.contract.search.answer import (
     NO_SECONDS,
+    Abstention,
     Coverage,
     FoundItem,
     IngestOutcome,
@@ -51,6 +52,7 @@ from tandem.contract.search.query import (
     StoredItem,
     WeightedPart,
 )
+from tandem.contract.search.score_calibration import BI_ENCODER, MAX_NULL_SCORE_COUNT
 from tandem.contract.search_path import (
     KeywordState,
     SearchPath,
@@ -149,6 +151,15 @@ class FakeIndex:
         merged = [each for each in chain.from_iterable(zip_longest(*lists)) if each is not None]
         if (least := query.ranking.min_probability) is not None:
             merged = [each for each in merged if (each.match_probability or -1.0) >= least]
+        abstention = None
+        if (rate := query.ranking.max_false_answer_rate) is not None:
+            was_empty, is_scored = not merged, any(each.match_logit is not None for each in merged)
+            # What has a word of the query is no stranger here.
+            merged = [each for each in merged if each.similarity > 0.0]
+            scorer = MODEL.fingerprint if is_scored else BI_ENCODER
+            threshold = match_logit(frozenset(), frozenset()) if is_scored else 0.0
+            is_none = not (merged or was_empty)
+            abstention = Abstention(is_none, rate, scorer, threshold, MAX_NULL_SCORE_COUNT)
         count = self.item_count(query.index_id, *query.modalities)
         degradations = [DegradationKind.NEIGHBOURS_SKIPPED] if query.neighbours_enabled else []
         searched = KeywordState.SEARCHED if query.hybrid else None
@@ -168,6 +179,7 @@ class FakeIndex:
             neighbours=NeighbourSummary(0, NeighbourStopReason.NOT_SERVED, "", {})
             if query.neighbours_enabled
             else None,
+            abstention=abstention,
         )
         return self._page(whole, query, query.depth.return_n)
 
@@ -195,7 +207,8 @@ class FakeIndex:
         if rest := whole.items[count:]:
             with self._lock:
                 cursor = f"fake-cursor-{len(self._cursors)}".encode()
-                self._cursors[cursor] = (replace(whole, items=rest), query.index_id, count)
+                later = replace(whole, items=rest, abstention=None)
+                self._cursors[cursor] = (later, query.index_id, count)
         return replace(whole, items=tuple(shown), next_cursor=cursor)
 
     def _stored(self, index_id: str, item: IncomingItem, count: int) -> TandemError | None:

@@ -159,6 +159,22 @@ class NeighbourSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class Abstention:
+    """Whether the index says that nothing in it matches, of a search that allows it to."""
+
+    abstained: bool
+    """Whether items were found, and none scores high enough."""
+    max_false_answer_rate: float
+    """The most queries without an answer that get one, as a share of them."""
+    scorer: str
+    """Whose scores were compared: the cross-encoder, or "bi-encoder" if none scored."""
+    threshold: float
+    """Every returned item has a higher match logit, or a higher similarity of the bi-encoder."""
+    null_score_count: int
+    """The null scores that the threshold comes from."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """The items found, best first."""
 
@@ -182,6 +198,13 @@ class SearchResult:
     """False for the first answer of a stream, in bi-encoder order."""
     neighbours: NeighbourSummary | None = None
     """None unless neighbours_enabled is set."""
+    abstention: Abstention | None = None
+    """None unless max_false_answer_rate is set, and on pages of a cursor."""
+
+    @property
+    def abstained(self) -> bool:
+        """Returns whether nothing in the index matches: it found items, and trusts none."""
+        return self.abstention is not None and self.abstention.abstained
 
     @property
     def is_degraded(self) -> bool:
@@ -193,6 +216,8 @@ class SearchResult:
         """Returns in words why there are no items; empty if there are some."""
         if self.items:
             return ""
+        if self.abstained:
+            return "nothing here matches: no item scores higher than strangers do"
         if self.coverage.covered_item_count:
             return "no item fits: a filter or a limit of the search left all out"
         return (

@@ -17,6 +17,7 @@ from tandem.contract.inference_cost import COST_WIRE
 from tandem.contract.record_wire import Field, RecordWire, or_none, repeated
 from tandem.contract.regions import RegionContent, regions_from_proto, regions_to_proto
 from tandem.contract.search.answer import (
+    Abstention,
     Coverage,
     Explanation,
     FoundItem,
@@ -183,6 +184,7 @@ _RESULT_WIRE = RecordWire(
     text_uses=repeated(TEXT_USE_WIRE),
     retrievals=repeated(RETRIEVAL_WIRE),
     neighbours=NEIGHBOURS_WIRE,
+    abstention=RecordWire(Abstention, pb.Abstention),
 )
 
 

@@ -72,6 +72,11 @@ class SearchOptions(TypedDict, total=False):
     min_probability: Annotated[
         float | None, "Leave out items with a lower match probability, and unscored ones"
     ]
+    max_false_answer_rate: Annotated[
+        float | None,
+        "Leave out items that a query without an answer may find, so that at most this share of "
+        "such queries gets any",
+    ]
     relevance_weight: Annotated[
         float | None, "Lambda of maximal marginal relevance: 1 is relevance only, 0 diversity only"
     ]
@@ -190,6 +195,8 @@ class RankingRule:
     cross_encoder_weight: float | None = None
     """0 to 1; for the sums only, where None is 0.5."""
     min_probability: float | None = None
+    max_false_answer_rate: float | None = None
+    """Above 0 and below 1; None leaves nothing out."""
     relevance_weight: float | None = None
     """Of maximal marginal relevance: 1 is relevance only, 0 diversity only; None skips it."""
     duplicate_similarity: float | None = None
@@ -200,6 +207,11 @@ class RankingRule:
         _check("min_probability", self.min_probability, 0.0)
         _check("relevance_weight", self.relevance_weight, 0.0)
         _check("duplicate_similarity", self.duplicate_similarity, -1.0)
+        rate = self.max_false_answer_rate
+        if rate is not None and not 0.0 < rate < 1.0:
+            raise RankingInvalid(
+                why=f"max_false_answer_rate is {rate:g}; set more than 0 and less than 1"
+            )
         if self.cross_encoder_weight is not None and self.fusion in _WEIGHTLESS:
             raise RankingInvalid(
                 why="cross_encoder_weight applies only to the fusion methods ADD, NORMALISED_ADD "
@@ -287,6 +299,16 @@ class SearchQuery:
                     raise RankingInvalid(
                         why=f"{name} needs a rerank; drop it, or drop rerank_disabled"
                     )
+        if self.ranking.max_false_answer_rate is not None and (
+            len(self.parts) > 1
+            or self.parts[0].weight <= 0
+            or self.all_modalities_included
+            or self.truncation_policy is TruncationPolicy.BEST_WINDOW
+        ):
+            raise RankingInvalid(
+                why="max_false_answer_rate compares with the scores of queries of one part in one "
+                "direction; drop it, or the other parts, all_modalities_included and BEST_WINDOW"
+            )
         if self.neighbours_required and not self.neighbours_enabled:
             raise RankingInvalid(
                 why="neighbours_required needs neighbours_enabled; set it, or drop "
@@ -407,7 +429,11 @@ def _ranking(options: Mapping[str, Any]) -> RankingRule:
         "relevance_weight",
         "duplicate_similarity",
     )
-    return RankingRule(fusion=options.get("fusion"), **_as_sent(options, *numbers))
+    return RankingRule(
+        fusion=options.get("fusion"),
+        max_false_answer_rate=options.get("max_false_answer_rate"),
+        **_as_sent(options, *numbers),
+    )
 
 
 def _hybrid(options: Mapping[str, Any], parts: Sequence[WeightedPart]) -> HybridRule | None:

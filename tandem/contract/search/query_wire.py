@@ -45,7 +45,7 @@ def query_from_proto(request: pb.SearchItemsRequest) -> SearchQuery:
     """Returns the query; raises what is wrong with it, as far as the message alone shows."""
     parts = _parts(request)
     options: dict[str, Any] = {name: getattr(request, name) for name in FLAGS}
-    options |= _given(request, *_COUNTS, "min_probability")
+    options |= _given(request, *_COUNTS, "min_probability", "max_false_answer_rate")
     options |= _given(request.diversity, *_DIVERSITY)
     options |= _given(request.fusion, "cross_encoder_weight")
     if request.fusion.method:
@@ -72,6 +72,7 @@ def query_to_proto(query: SearchQuery) -> pb.SearchItemsRequest:
     request = pb.SearchItemsRequest(
         index_id=query.index_id,
         min_probability=ranking.min_probability,
+        max_false_answer_rate=ranking.max_false_answer_rate,
         filter=attribute_pb2.Filter.FromString(query.filter.message) if query.filter else None,
         consistency_tokens=query.consistency_tokens,
         **{name: getattr(query, name) for name in FLAGS},

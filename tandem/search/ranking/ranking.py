@@ -14,6 +14,7 @@ from tandem.contract.content import Modality
 from tandem.contract.search.answer import Explanation, FoundItem, ScoreTerm, ordering_stage
 from tandem.contract.search.answer_names import OrderedBy
 from tandem.contract.search.query import RankingRule, SearchQuery
+from tandem.search.ranking.abstention import ScoreBar
 from tandem.search.ranking.diversity import distinct_places, marginal_order, similarities
 from tandem.search.ranking.fusion import Fusion
 from tandem.stages.hit import Hit
@@ -37,6 +38,7 @@ def rank_answer(
     hits: Sequence[Hit],
     matches: Mapping[str, Match],
     stages: Sequence[StageOrder] = (),
+    bar: ScoreBar | None = None,
 ) -> list[FoundItem]:
     """Returns the whole order, of which an answer holds the first `return_n`.
 
@@ -45,9 +47,10 @@ def rank_answer(
 
     Within a modality, hits that the last stage scored come first, then those of earlier ones, then
     reranked ones, then the others in retrieval order: the scores of two models are not comparable.
+    Hits below the `bar` are left out.
     """
     kinds = [
-        _rank_kind(query, _of_modality(hits, modality), matches, stages)
+        _rank_kind(query, _of_modality(hits, modality), matches, stages, bar)
         for modality in query.modalities
     ]
     entries = kinds[0]
@@ -63,11 +66,12 @@ async def rank_answer_aside(
     hits: Sequence[Hit],
     matches: Mapping[str, Match],
     stages: Sequence[StageOrder] = (),
+    bar: ScoreBar | None = None,
 ) -> list[FoundItem]:
     """Does what rank_answer does, in a thread if it would block the event loop for long."""
     if query.ranking.are_embeddings_needed and len(hits) > _LONG_COUNT:
-        return await asyncio.to_thread(rank_answer, query, hits, matches, stages)
-    return rank_answer(query, hits, matches, stages)
+        return await asyncio.to_thread(rank_answer, query, hits, matches, stages, bar)
+    return rank_answer(query, hits, matches, stages, bar)
 
 
 def reranked_hits(
@@ -76,17 +80,20 @@ def reranked_hits(
     matches: Mapping[str, Match],
     modality: Modality,
     stages: Sequence[StageOrder] = (),
+    bar: ScoreBar | None = None,
 ) -> list[Hit]:
     """Returns the hits of a modality as stages so far order them, without what they drop."""
-    entries, _ = _reranked(query, _of_modality(hits, modality), matches)
+    entries, _ = _reranked(query, _of_modality(hits, modality), matches, bar)
     for stage in stages:
         _order_by(entries, stage)
     return [entry.hit for entry in entries]
 
 
-async def retrieved_order(query: SearchQuery, hits: Sequence[Hit]) -> list[FoundItem]:
+async def retrieved_order(
+    query: SearchQuery, hits: Sequence[Hit], bar: ScoreBar | None = None
+) -> list[FoundItem]:
     """Returns the order before the rerank."""
-    return await rank_answer_aside(query.as_retrieved, hits, {})
+    return await rank_answer_aside(query.as_retrieved, hits, {}, bar=bar)
 
 
 @dataclass(slots=True)
@@ -142,10 +149,11 @@ def _rank_kind(
     hits: Sequence[Hit],
     matches: Mapping[str, Match],
     stages: Sequence[StageOrder],
+    bar: ScoreBar | None,
 ) -> list[_Entry]:
     """Returns one modality's hits in their final order."""
     rule = query.ranking
-    entries, fusion = _reranked(query, hits, matches)
+    entries, fusion = _reranked(query, hits, matches, bar)
     for stage in stages:
         if stage.scores:
             _order_by(entries, stage)
@@ -156,7 +164,10 @@ def _rank_kind(
 
 
 def _reranked(
-    query: SearchQuery, hits: Sequence[Hit], matches: Mapping[str, Match]
+    query: SearchQuery,
+    hits: Sequence[Hit],
+    matches: Mapping[str, Match],
+    bar: ScoreBar | None,
 ) -> tuple[list[_Entry], Fusion]:
     """Returns one modality's hits as retrieval and rerank order them."""
     rule = query.ranking
@@ -180,6 +191,8 @@ def _reranked(
             and entry.match.probability is not None
             and entry.match.probability >= rule.min_probability
         ]
+    if bar is not None:
+        entries = [entry for entry in entries if bar.clears(entry.hit, entry.match)]
     _note(entries, "rerank")
     return entries, fusion
 

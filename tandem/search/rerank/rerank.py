@@ -10,7 +10,7 @@ from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
 from tandem.contract.fusion import FusionMethod
 from tandem.contract.inference_cost import InferenceCost
-from tandem.contract.model_description import AdaptiveDepthRule
+from tandem.contract.model_description import AdaptiveDepthRule, ProbabilityCalibration
 from tandem.contract.search.answer import RerankSummary
 from tandem.contract.search.answer_names import ErrorReason, RerankStopReason
 from tandem.contract.search.query import SearchQuery
@@ -92,6 +92,11 @@ class RerankOutcome:
             self.reranker,
             ErrorReason.UNCALIBRATED if self.is_uncalibrated else None,
         )
+
+    def rescaled(self, scaling: ProbabilityCalibration) -> "RerankOutcome":
+        """Returns it with the probabilities of another scaling."""
+        matches = {name: Match.of(each.logit, scaling) for name, each in self.matches.items()}
+        return replace(self, matches=matches)
 
     def check_complete(self, rerank_k: int) -> None:
         """Raises DeadlineExceeded or RerankUnavailable if the rerank was cut short.

@@ -388,3 +388,32 @@ def test_health_checks_take_no_thread_from_calls() -> None:
             assert client.describe_model()
         for each in watches:
             each.cancel()
+
+
+def test_a_query_about_nothing_here_gets_no_answer(fake: Client) -> None:
+    """An empty answer tells whether items were found and none is trusted, or none was found."""
+    plain = fake.search("giraffe", index_id="s")
+    abstaining = fake.search("giraffe", index_id="s", max_false_answer_rate=0.05)
+    answered = fake.search("a drawing of 3", index_id="s", max_false_answer_rate=0.05)
+    filtered = fake.search(
+        "a drawing of 3", index_id="s", max_false_answer_rate=0.05, where="count = 99"
+    )
+
+    empty = {
+        name: (bool(each.items), each.abstained)
+        for name, each in {
+            "plain": plain,
+            "stranger": abstaining,
+            "answered": answered,
+            "filtered": filtered,
+        }.items()
+    }
+    assert empty == {
+        "plain": (True, False),
+        "stranger": (False, True),
+        "answered": (True, False),
+        "filtered": (False, False),
+    }
+    assert plain.abstention is None
+    assert filtered.abstention is not None
+    assert "nothing here matches" in abstaining.why_empty

@@ -163,8 +163,10 @@ const (
 	// served. Allow the order before, or add a model.
 	ErrorReason_ERROR_REASON_NEIGHBOUR_MODEL_MISSING ErrorReason = 50
 	// FAILED_PRECONDITION: min_probability is set, and the cross-encoder was not
-	// calibrated, so that its scores are no probabilities. Calibrate it, or drop
-	// min_probability. Also why an answer has none (probability_withheld).
+	// calibrated, so that its scores are no probabilities; or
+	// max_false_answer_rate is, and the index has no null scores of this scorer
+	// and direction, or too few. Calibrate, or drop the option. Also why an answer
+	// has no probabilities (probability_withheld).
 	ErrorReason_ERROR_REASON_UNCALIBRATED ErrorReason = 51
 	// FAILED_PRECONDITION: the index is another program's table or collection,
 	// which Tandem only searches. Write where that program does.

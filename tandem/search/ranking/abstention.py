@@ -1,0 +1,106 @@
+"""Leaves out items whose scores a query without an answer may reach, so that it gets none."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tandem.contract.search.answer import Abstention
+from tandem.contract.search.query import SearchQuery
+from tandem.contract.search.score_calibration import BI_ENCODER, ScoreCalibration, ScoreKind
+from tandem.errors import Uncalibrated
+from tandem.search.rerank.rerank import RerankOutcome
+from tandem.stages.hit import Hit
+from tandem.stages.reranking import Match
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBar:
+    """Tells the items that a query without an answer rarely finds from the others."""
+
+    rate: float
+    """Of the queries without an answer that find one, at most."""
+    calibration: ScoreCalibration
+    threshold: float
+
+    @classmethod
+    def of(
+        cls,
+        query: SearchQuery,
+        outcome: RerankOutcome,
+        calibrations: Iterable[ScoreCalibration],
+        kind: ScoreKind,
+    ) -> "ScoreBar | None":
+        """Returns the bar for the scores that a search has; None if the query needs none.
+
+        `kind` is the bi-encoder's. A cross-encoder's logits are compared where it scored anything.
+        Raises Uncalibrated without null scores of that kind, with too few of them, or for more
+        candidates than they were measured among.
+        """
+        rate = query.ranking.max_false_answer_rate
+        if rate is None:
+            return None
+        if outcome.matches:
+            kind = scored_kind(kind, outcome, is_hybrid=query.hybrid is not None)
+        found = next(
+            (each for each in calibrations if each.kind == kind and each.null_scores), None
+        )
+        what = f"max_false_answer_rate {rate:g}"
+        if found is None:
+            searches = "hybrid searches" if kind.hybrid else "searches"
+            raise Uncalibrated(
+                what=what,
+                why=f"index {query.index_id} has no null scores of {kind.scorer} version "
+                f"{kind.model_version} for {searches} of {kind.target_modality.value}s by "
+                f"{kind.query_modality.value} under model {kind.model_fingerprint}",
+            )
+        if outcome.matches and query.depth.rerank_k > found.rerank_k:
+            raise Uncalibrated(
+                what=f"{what} with rerank_k {query.depth.rerank_k}",
+                why=f"the null scores are of rerank_k {found.rerank_k}, and more candidates have "
+                "higher ones",
+            )
+        return cls(rate, found, found.threshold(rate))
+
+    def clears(self, hit: Hit, match: Match | None) -> bool:
+        """Returns whether the item is shown."""
+        if self.calibration.scorer == BI_ENCODER:
+            # The null scores came in messages.
+            return float(np.float32(hit.similarity)) > self.threshold
+        return match is not None and match.logit > self.threshold
+
+    def abstention(self, hits: Sequence[Hit], matches: Mapping[str, Match]) -> Abstention:
+        """Returns what the answer says of it."""
+        return Abstention(
+            bool(hits) and not any(self.clears(hit, matches.get(hit.item_id)) for hit in hits),
+            self.rate,
+            self.calibration.scorer,
+            self.threshold,
+            len(self.calibration.null_scores),
+        )
+
+
+def scored_kind(kind: ScoreKind, outcome: RerankOutcome, *, is_hybrid: bool = False) -> ScoreKind:
+    """Returns the kind of the logits that came of a rerank; `kind` is the bi-encoder's."""
+    return ScoreKind(
+        model_fingerprint=kind.model_fingerprint,
+        query_modality=kind.query_modality,
+        target_modality=kind.target_modality,
+        scorer=outcome.reranker,
+        model_version=outcome.model_version,
+        hybrid=is_hybrid,
+    )
+
+
+def with_probabilities(
+    outcome: RerankOutcome, calibrations: Iterable[ScoreCalibration], kind: ScoreKind
+) -> RerankOutcome:
+    """Returns the outcome with probabilities of the index's own calibration, if there is one.
+
+    It takes the place of the model's, which was fitted on other queries and items.
+    """
+    own = scored_kind(kind, outcome)
+    for each in calibrations:
+        if each.kind == own and (scaling := each.probability_calibration):
+            return outcome.rescaled(scaling)
+    return outcome
