@@ -14,6 +14,7 @@ from google.protobuf import json_format
 from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS, flag_of, with_options
 from tandem.cli.search.empty_answer import why_empty
 from tandem.cli.search.found_files import FoundFiles
+from tandem.cli.search.replay import write_bundle
 from tandem.cli.search.search_output import SearchOutput
 from tandem.cli.smaller_jpeg import sendable_picture
 from tandem.cli.terminal.console import errors
@@ -28,6 +29,7 @@ from tandem.client import (
     SearchOptions,
     StoredItem,
 )
+from tandem.client.query import search_query
 from tandem.client.search_options import HINTS
 from tandem.contract.filtering.filter_expression import FilterTextInvalid, parse_filter
 from tandem.contract.filtering.filters import Filter
@@ -81,6 +83,11 @@ class SearchCall:
         Path | None,
         typer.Option(help="folder to save the found items in, one file each", file_okay=False),
     ] = None
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="file for what tandem replay repeats, without contents", dir_okay=False),
+    ] = None
+    bundle_contents: Annotated[bool, "keep the query's own contents in the bundle"] = False
     address: ADDRESS = DEFAULT_ADDRESS
 
     def options(self, same: dict[str, Any]) -> SearchOptions:
@@ -191,6 +198,9 @@ def _search_one(
             output.show(result, words, heading=heading, why_empty=why)
     else:
         result = client.search(query, index_id=index, **options)
+        if call.bundle is not None:
+            asked = search_query(query, index_id=index, **options)
+            write_bundle(call.bundle, asked, result, contents_included=call.bundle_contents)
         output.show(result, words, why_empty=why_empty(client, query, index, options, result))
     for _ in range(call.pages - 1):
         if not result.next_cursor:
