@@ -12,7 +12,7 @@ from tandem.engine.open_folder import OpenFolder
 from tandem.lab.evaluation.gallery import Gallery, languages_of, make_gallery
 from tandem.lab.evaluation.reports.machine import machine_about
 from tandem.lab.evaluation.reports.report import Report
-from tandem.lab.evaluation.served import served_report
+from tandem.lab.evaluation.served import served_reports
 
 
 class _OwnClient(AsyncClient):
@@ -47,13 +47,13 @@ async def gallery_report(
     query_count: int | None,
     concurrency: int,
 ) -> Report:
-    """Returns the report of a gallery that is in the index; errors as `served_report`."""
-    return await served_report(
+    """Returns the report of a gallery that is in the index; errors as `served_reports`."""
+    [report] = await served_reports(
         _OwnClient(folder),
-        index_id,
-        gallery,
+        [index_id],
+        gallery.directions(query_count),
         pool_sizes,
         {"title": f"gallery of {gallery.asking_count:,}", **machine_about()},
-        query_count=query_count,
         concurrency=concurrency,
     )
+    return report

@@ -15,6 +15,7 @@ import typer
 
 from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.evaluate.served_measure import ServedMeasure
+from tandem.cli.ingest.ingest import LongTexts
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import OnError
 from tandem.corpus.record_regions import RecordRegions
@@ -104,7 +105,7 @@ async def test_a_refused_items_record_is_left_out_on_request() -> None:
 async def test_a_gallerys_policy_for_long_captions_is_sent_with_items_and_queries() -> None:
     """A caption is both."""
     async with search_server() as (address, told):
-        measure = measure_at(address)
+        measure = measure_at(address, long_texts=LongTexts.TRUNCATE)
         cut = replace(gallery(), truncation_policy=TruncationPolicy.TRUNCATE)
         await asyncio.to_thread(measure.measure, cut, {"title": "t"})
 

@@ -10,7 +10,7 @@ from tandem.corpus.records import Record
 from tandem.lab.evaluation.gallery import Gallery, languages_of, make_gallery
 from tandem.lab.evaluation.offline_report import offline_report
 from tandem.lab.evaluation.reports.report import Report
-from tandem.lab.evaluation.served import served_report
+from tandem.lab.evaluation.served import served_reports
 from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
@@ -34,7 +34,9 @@ async def served(stack: LocalStack, gallery: Gallery) -> Report:
         assert all(outcome.error is None for outcome in outcomes)
 
     async with AsyncClient(stack.address, timeout_seconds=60.0) as client:
-        return await served_report(client, "evaluation", gallery, POOL_SIZES, {})
+        asked = gallery.directions()
+        [report] = await served_reports(client, ["evaluation"], asked, POOL_SIZES, {})
+        return report
 
 
 def offline(gallery: Gallery, precision: Precision) -> Report:

@@ -27,10 +27,10 @@ from tandem.corpus.readable_records import (
 )
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
-from tandem.errors import CrossEncoderMissing, IndexNotFound, TandemError
-from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, GalleryDigest
+from tandem.errors import IndexNotFound, TandemError
+from tandem.lab.evaluation.gallery import Direction, Gallery, GalleryDigest
 from tandem.lab.evaluation.reports.report import NO_CROSS_ENCODER, Report
-from tandem.lab.evaluation.served import AdaptiveDepth, served_report
+from tandem.lab.evaluation.served import AdaptiveDepth, served_reports
 
 
 class ServedMeasure:
@@ -42,7 +42,7 @@ class ServedMeasure:
         # Over all galleries.
         self._adaptive_depth = AdaptiveDepth() if asked.adaptive_depth else None
         self._refused_count = 0
-        self._has_cross_encoder = True
+        self._pool_sizes = asked.pool_sizes
 
     @property
     def check(self) -> RecordCheck:
@@ -72,10 +72,18 @@ class ServedMeasure:
             gallery = self._ingested(index_id, gallery, about)
             if self._refused_count:
                 about["refused by the server"] = f"{self._refused_count} records"
-            report = self._answered(index_id, gallery, about)
+            directions = list(gallery.directions(self._asked.query_count))
+            asking = asked_reports(
+                *(self._asked, [index_id], directions, self._pool_sizes, about),
+                self._adaptive_depth,
+            )
+            [report] = asyncio.run(asking)
         finally:
             # Also after Ctrl-C or a failure, because this index is not needed again.
             _remove(self._asked.address, index_id)
+        if "cross-encoder" in report.about and self._pool_sizes != [0]:
+            errors.print(NO_CROSS_ENCODER)
+            self._pool_sizes = [0]
         if self._adaptive_depth is None:
             return report
         return replace(report, about={**report.about, "adaptive depth": str(self._adaptive_depth)})
@@ -101,50 +109,37 @@ class ServedMeasure:
         self._refused_count += len(gallery.chosen) - len(whole.chosen)
         return whole
 
-    def _answered(self, index_id: str, gallery: Gallery, about: Mapping[str, Any]) -> Report:
-        if self._has_cross_encoder:
-            try:
-                return asyncio.run(self._ask(index_id, gallery, self._asked.pool_sizes, about))
-            except CrossEncoderMissing:
-                # Only an answer says so, because the model description names no remote one.
-                errors.print(NO_CROSS_ENCODER)
-                self._has_cross_encoder = False
-        about = {**about, "cross-encoder": "none"}
-        return asyncio.run(self._ask(index_id, gallery, [0], about))
 
-    async def _ask(
-        self,
-        index_id: str,
-        gallery: Gallery,
-        pool_sizes: Sequence[int],
-        about: Mapping[str, Any],
-    ) -> Report:
-        asked = self._asked
-        totals = {
-            name: len(pool_sizes) * min(asked.query_count or len(languages), len(languages))
-            for name, target in DIRECTIONS.items()
-            if (languages := gallery.languages(target))
-        }
-        done = dict.fromkeys(totals, 0)
-        access = Access.from_environment()
-        async with AsyncClient(asked.address, timeout_seconds=60.0, access=access) as client:
-            with query_progress(totals, before="connect") as show:
+async def asked_reports(
+    asked: EvaluateOptions,
+    index_ids: Sequence[str],
+    directions: Sequence[Direction],
+    pool_sizes: Sequence[int],
+    about: Mapping[str, Any],
+    adaptive_depth: AdaptiveDepth | None = None,
+) -> list[Report]:
+    """Searches with all queries, shows how many are done, and returns each index's report."""
+    totals = {each.name: len(pool_sizes) * len(each.languages) for each in directions}
+    done = dict.fromkeys(totals, 0)
+    access = Access.from_environment()
+    async with AsyncClient(asked.address, timeout_seconds=60.0, access=access) as client:
+        with query_progress(totals, before="connect") as show:
 
-                def count_answer(name: str) -> None:
-                    done[name] += 1
-                    show(name, done[name])
+            def count_answer(name: str) -> None:
+                done[name] += 1
+                show(name, done[name])
 
-                return await served_report(
-                    client,
-                    index_id,
-                    gallery,
-                    pool_sizes,
-                    about,
-                    query_count=asked.query_count,
-                    concurrency=asked.concurrency,
-                    on_answer=count_answer,
-                    adaptive_depth=self._adaptive_depth,
-                )
+            return await served_reports(
+                client,
+                index_ids,
+                directions,
+                pool_sizes,
+                about,
+                truncation_policy=asked.truncation_policy,
+                concurrency=asked.concurrency,
+                on_answer=count_answer,
+                adaptive_depth=adaptive_depth,
+            )
 
 
 def _index_id(gallery: Gallery) -> str:

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from statistics import fmean
@@ -12,6 +13,7 @@ from statistics import fmean
 from tandem.contract.content import Modality, TruncationPolicy
 from tandem.contract.identifiers import check_item_id
 from tandem.contract.regions import RegionContent
+from tandem.contract.search.query import StoredItem
 from tandem.corpus.readable_records import picture_bytes
 from tandem.corpus.records import Caption, Record
 from tandem.errors import ItemIdInvalid
@@ -33,11 +35,26 @@ def picture_file(record: Record) -> PictureContent:
 class EvaluationQuery:
     """Holds a query and the items that answer it."""
 
-    query: str | PictureContent
+    query: str | PictureContent | StoredItem
     target_modality: Modality
     answer_ids: frozenset[str]
     language: str
     """Of the caption in the query or in the answer."""
+    grades: Mapping[str, int] | None = None
+    """Of judged items; None if each answer is as relevant as another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """Holds the queries of one direction."""
+
+    name: str
+    languages: Sequence[str]
+    """Of each query."""
+    queries: Callable[[], Iterable[EvaluationQuery]]
+    """Makes the queries, one by one, because a picture query reads its picture."""
+    pictures: tuple[int, ...] = ()
+    """Number of each query's picture; empty if no two share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +141,18 @@ class Gallery:
                 query = self.pairs[number][1].text
             answer_ids = frozenset(ids[answer] for answer in answers[number])
             yield EvaluationQuery(query, target, answer_ids, languages[number])
+
+    def directions(self, query_count: int | None = None) -> Iterator[Direction]:
+        """Yields both directions, with all queries or `query_count` of each."""
+        for name, target in DIRECTIONS.items():
+            numbers = self.query_numbers(target, query_count)
+            every, pictures = self.languages(target), self.query_pictures(target)
+            yield Direction(
+                name,
+                [every[number] for number in numbers],
+                partial(self.queries, target, numbers),
+                tuple(pictures[number] for number in numbers if pictures),
+            )
 
     def languages(self, target: Modality) -> list[str]:
         asking = self.chosen[: self.asking_count]

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,6 +137,18 @@ def ndcg(queries: Sequence[QueryRanks], k: int = NDCG_AT) -> float:
     return statistics.fmean(_ndcg(each, k) for each in queries)
 
 
+def graded_ndcg(found: Sequence[int], grades: Iterable[int], k: int = NDCG_AT) -> float:
+    """Returns NDCG@k of one query, 0 to 1: the grades found, best rank first, against all grades.
+
+    A grade gains itself, as in trec_eval, and one below 0 nothing; without a gain NDCG is 0.
+
+    >>> graded_ndcg([1, 3], [3, 1, 0]) == (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
+    True
+    """
+    best = _gain(sorted(grades, reverse=True)[:k])
+    return _gain(found[:k]) / best if best else 0.0
+
+
 def mean_average_precision(queries: Sequence[QueryRanks]) -> float:
     """Returns MAP, 0 to 1: the mean over the queries of the mean precision at their answers.
 
@@ -182,3 +194,7 @@ def _ndcg(ranks: QueryRanks, k: int) -> float:
 def _average_precision(ranks: QueryRanks) -> float:
     found = sorted(rank for rank in ranks if rank is not None)
     return sum(number / rank for number, rank in enumerate(found, start=1)) / len(ranks)
+
+
+def _gain(grades: Sequence[int]) -> float:
+    return sum(max(0, each) / math.log2(rank + 1) for rank, each in enumerate(grades, start=1))

@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from tandem.client import AsyncClient, SearchResult, TruncationPolicy
-from tandem.lab.evaluation.gallery import DIRECTIONS, EvaluationQuery, Gallery
-from tandem.lab.evaluation.metrics import RECALL_AT
+from tandem.errors import CrossEncoderMissing
+from tandem.lab.evaluation.gallery import Direction, EvaluationQuery
+from tandem.lab.evaluation.metrics import RECALL_AT, graded_ndcg
 from tandem.lab.evaluation.reports.report import BE, Ranking, Report
+from tandem.lab.evaluation.reports.served_figures import ServedFigures
 
 # Items that the cross-encoder reranks: the k of Geigle et al. 2022, section 6.
 POOL_K = 20
@@ -28,8 +31,10 @@ class AnswerRanks:
     final_ranks: tuple[int | None, ...]
     seconds: float = field(compare=False)
     """Duration of the search as the client saw it."""
-    reranked_depth: int = field(default=0, compare=False)
-    model_fingerprint: str = field(default="", compare=False)
+    result: SearchResult = field(compare=False)
+    grades: Mapping[str, int] = field(compare=False)
+    is_graded: bool = field(compare=False)
+    """Whether the grades are a person's, or all answers' alike."""
 
 
 @dataclass(slots=True)
@@ -45,72 +50,79 @@ class AdaptiveDepth:
         return f"{self.read_count:,} of {self.asked_count:,} pairs read, {share:.1f} %"
 
 
-async def served_report(  # noqa: PLR0913
+async def served_reports(  # noqa: PLR0913
     client: AsyncClient,
-    index_id: str,
-    gallery: Gallery,
+    index_ids: Sequence[str],
+    directions: Iterable[Direction],
     pool_sizes: Sequence[int],
     about: Mapping[str, Any],
     *,
-    query_count: int | None = None,
+    truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     concurrency: int = 8,
     on_answer: OnAnswer = lambda _: None,
     adaptive_depth: AdaptiveDepth | None = None,
-) -> Report:
-    """Returns the report of a gallery that is already in the index.
+) -> list[Report]:
+    """Returns a report for each index, which already holds the items.
 
-    Every pool size runs all queries again; 0 searches without the cross-encoder. `query_count`
-    limits the queries of each direction, spread over the gallery. A query's seconds are the median
-    of the client's waiting times. With `adaptive_depth` the model's rule ends reranks.
+    Every pool size runs all queries again; 0 searches without the cross-encoder, as do all for an
+    index whose model has none. A query's seconds are the median of the client's waiting times. With
+    `adaptive_depth` the model's rule ends reranks.
     """
-    rankings: list[Ranking] = []
+    rankings: list[list[Ranking]] = [[] for _ in index_ids]
+    models: list[set[str]] = [set() for _ in index_ids]
+    without_cross_encoder: set[str] = set()
     languages: dict[str, Sequence[str]] = {}
-    seconds: dict[str, dict[str, float]] = {}
-    models: set[str] = set()
-    for name, target in DIRECTIONS.items():
-        every = gallery.languages(target)
-        query_numbers = gallery.query_numbers(target, query_count)
-        languages[name] = [every[number] for number in query_numbers]
-        whole = gallery.query_pictures(target)
-        pictures = tuple(whole[number] for number in query_numbers if whole)
-        seconds[name] = {}
-        reranked = []
-        be_seconds = None
+    seconds: list[dict[str, dict[str, float]]] = [{} for _ in index_ids]
+    for direction in directions:
+        name = direction.name
+        languages[name] = direction.languages
+        found: list[list[Ranking]] = [[] for _ in index_ids]
         for k in sorted(pool_sizes):
-            # Generated again for each k, one by one, because a picture query reads its picture.
-            queries = gallery.queries(target, query_numbers)
             start_time = time.monotonic()
-            ranks = await answer_ranks(
+            answered = await answer_ranks(
                 client,
-                index_id,
-                queries,
+                index_ids,
+                direction.queries(),
                 k,
                 concurrency,
                 partial(on_answer, name),
                 is_depth_adaptive=adaptive_depth is not None,
-                truncation_policy=gallery.truncation_policy,
+                truncation_policy=truncation_policy,
+                without_cross_encoder=without_cross_encoder,
             )
-            if adaptive_depth is not None:
-                adaptive_depth.read_count += sum(each.reranked_depth for each in ranks)
-                adaptive_depth.asked_count += k * len(ranks)
-            models |= {each.model_fingerprint for each in ranks}
-            seconds[name][f"search_{k}"] = time.monotonic() - start_time
-            median_seconds = statistics.median(each.seconds for each in ranks)
-            if k == 0:
-                be_seconds = median_seconds
-            else:
-                final = [each.final_ranks for each in ranks]
-                order_by = f"{BE} + CE {k}"
-                reranked.append(_ranking(name, order_by, k, final, median_seconds, pictures))
-        retrieved = [each.retrieve_ranks for each in ranks]
-        rankings += [_ranking(name, BE, 0, retrieved, be_seconds, pictures), *reranked]
-    about = {**about, "model": ", ".join(sorted(models))}
-    return Report(about, languages, tuple(rankings), seconds)
+            passed_seconds = time.monotonic() - start_time
+            for number, ranks in enumerate(zip(*answered, strict=True)):
+                depth = 0 if index_ids[number] in without_cross_encoder else k
+                if adaptive_depth is not None and depth:
+                    adaptive_depth.read_count += sum(
+                        each.result.rerank.reranked_depth for each in ranks
+                    )
+                    adaptive_depth.asked_count += depth * len(ranks)
+                models[number] |= {each.result.model_fingerprint for each in ranks}
+                seconds[number].setdefault(name, {})[f"search_{depth}"] = passed_seconds
+                if not found[number]:
+                    found[number].append(_ranking(direction, 0, ranks, is_searched=not depth))
+                if depth:
+                    found[number].append(_ranking(direction, depth, ranks, is_searched=True))
+            if without_cross_encoder.issuperset(index_ids):
+                break
+        for whole, of_direction in zip(rankings, found, strict=True):
+            whole += of_direction
+    return [
+        Report(
+            {**about, "model": ", ".join(sorted(models[number]))}
+            | ({"cross-encoder": "none"} if index_id in without_cross_encoder else {}),
+            languages,
+            tuple(rankings[number]),
+            seconds[number],
+        )
+        for number, index_id in enumerate(index_ids)
+    ]
 
 
-async def answer_ranks(
+async def answer_ranks(  # noqa: PLR0913
     client: AsyncClient,
-    index_id: str,
+    index_ids: Sequence[str],
     queries: Iterable[EvaluationQuery],
     k: int,
     concurrency: int,
@@ -118,45 +130,59 @@ async def answer_ranks(
     *,
     is_depth_adaptive: bool = False,
     truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
-) -> list[AnswerRanks]:
-    """Returns each query's ranks, in the order of the queries.
+    without_cross_encoder: set[str],
+) -> list[list[AnswerRanks]]:
+    """Returns each query's ranks in each index, in the order of the queries.
 
-    One search gives both orders. Raises the TandemError of a search that fails, because a recall
-    over the others would not be comparable.
+    A query is sent to one index after the other, and the next to the last one first, so that times
+    of two are compared under one load. One search gives both orders. An index whose model has no
+    cross-encoder is added to `without_cross_encoder` and not asked for it again. Raises the
+    TandemError of a search that fails, because a recall over the others would not be comparable.
     """
     free = asyncio.Semaphore(concurrency)
     pool_size = max(k, *RECALL_AT)
 
-    async def ask(query: EvaluationQuery) -> AnswerRanks:
+    async def search(query: EvaluationQuery, index_id: str) -> AnswerRanks:
         start_time = time.monotonic()
+        depth = 0 if index_id in without_cross_encoder else k
         try:
             result = await client.search(
                 query.query,
                 index_id=index_id,
                 target_modality=query.target_modality,
                 retrieve_k=pool_size,
-                rerank_k=k or None,
-                rerank_disabled=k == 0,
+                rerank_k=depth or None,
+                rerank_disabled=depth == 0,
                 return_n=pool_size,
                 # A recall over part of the gallery would not be the model's.
                 full_coverage_required=True,
                 # Nor would the bi-encoder's order be the cross-encoder's.
-                rerank_required=k > 0,
-                adaptive_depth=is_depth_adaptive and k > 0,
+                rerank_required=depth > 0,
+                adaptive_depth=is_depth_adaptive and depth > 0,
                 truncation_policy=truncation_policy,
             )
+        except CrossEncoderMissing:
+            # Only an answer says so, because the model description names no remote one.
+            without_cross_encoder.add(index_id)
+            return await search(query, index_id)
+        return _ranks(result, query, time.monotonic() - start_time)
+
+    async def ask(number: int, query: EvaluationQuery) -> list[AnswerRanks]:
+        order = index_ids if number % 2 == 0 else index_ids[::-1]
+        try:
+            ranks = {index_id: await search(query, index_id) for index_id in order}
         finally:
             free.release()
         on_answer()
-        return _ranks(result, query, time.monotonic() - start_time)
+        return [ranks[index_id] for index_id in index_ids]
 
     try:
         async with asyncio.TaskGroup() as group:
             tasks = []
-            for query in queries:
+            for number, query in enumerate(queries):
                 # Acquired here, so that no query is generated before its turn.
                 await free.acquire()
-                tasks.append(group.create_task(ask(query)))
+                tasks.append(group.create_task(ask(number, query)))
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
@@ -169,18 +195,37 @@ def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> Answ
         (*sorted(item.retrieve_rank for item in answers), *outside),
         (*sorted(item.final_rank for item in answers), *outside),
         seconds,
-        result.rerank.reranked_depth,
-        result.model_fingerprint,
+        result,
+        dict.fromkeys(query.answer_ids, 1) if query.grades is None else query.grades,
+        query.grades is not None,
     )
 
 
 def _ranking(
-    direction: str,
-    order_by: str,
-    k: int,
-    ranks: Sequence[tuple[int | None, ...]],
-    seconds: float | None,
-    pictures: tuple[int, ...],
+    direction: Direction, k: int, answered: Sequence[AnswerRanks], *, is_searched: bool
 ) -> Ranking:
-    best, further = tuple(each[0] for each in ranks), tuple(each[1:] for each in ranks)
-    return Ranking(direction, order_by, k, best, seconds, pictures, further)
+    """Returns the final order, or BE's for k = 0, with times if it is what was searched for."""
+    ranks = [each.final_ranks if k else each.retrieve_ranks for each in answered]
+    ndcgs = None
+    if all(each.is_graded for each in answered):
+        ndcgs = tuple(_graded_ndcg(each, is_final=k > 0) for each in answered)
+    results, grades = [each.result for each in answered], [each.grades for each in answered]
+    seconds = [each.seconds for each in answered]
+    return Ranking(
+        direction.name,
+        f"{BE} + CE {k}" if k else BE,
+        k,
+        tuple(each[0] for each in ranks),
+        statistics.median(seconds) if is_searched else None,
+        direction.pictures,
+        tuple(each[1:] for each in ranks),
+        ndcgs,
+        ServedFigures.of(results, grades, seconds) if is_searched else None,
+    )
+
+
+def _graded_ndcg(answered: AnswerRanks, *, is_final: bool) -> float:
+    rank = attrgetter("final_rank" if is_final else "retrieve_rank")
+    ranked = sorted(answered.result.items, key=rank)
+    found = [answered.grades.get(item.item_id, 0) for item in ranked]
+    return graded_ndcg(found, answered.grades.values())

@@ -1,7 +1,8 @@
 """Evaluation over a connection: ranks in order, failures by name, no query drawn early."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -9,8 +10,9 @@ from tandem.client import AsyncClient
 from tandem.contract.content import Modality
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import IndexNotFound
-from tandem.lab.evaluation.gallery import EvaluationQuery, make_gallery
-from tandem.lab.evaluation.served import AdaptiveDepth, AnswerRanks, answer_ranks, served_report
+from tandem.lab.evaluation.gallery import EvaluationQuery, Gallery, make_gallery
+from tandem.lab.evaluation.reports.report import Report
+from tandem.lab.evaluation.served import AdaptiveDepth, AnswerRanks, answer_ranks, served_reports
 from tandem.v1 import search_service_pb2 as pb
 from tests.support.client.search_server import search_server
 
@@ -21,6 +23,32 @@ def query(text: str, answer_id: str = "right", language: str = "en") -> Evaluati
 
 def found(item_id: str, retrieve_rank: int, final_rank: int) -> pb.RankedItem:
     return pb.RankedItem(item_id=item_id, retrieve_rank=retrieve_rank, final_rank=final_rank)
+
+
+async def ranks_in(
+    client: AsyncClient,
+    queries: Iterable[EvaluationQuery],
+    k: int,
+    concurrency: int,
+    on_answer: Callable[[], None] = lambda: None,
+) -> list[AnswerRanks]:
+    """Returns the ranks in one index."""
+    answered = await answer_ranks(
+        client, ["scenes"], queries, k, concurrency, on_answer, without_cross_encoder=set()
+    )
+    return [ranks for [ranks] in answered]
+
+
+async def report_of(
+    client: AsyncClient,
+    gallery: Gallery,
+    pool_sizes: Sequence[int],
+    query_count: int | None = None,
+    **options: Any,
+) -> Report:
+    directions = gallery.directions(query_count)
+    [report] = await served_reports(client, ["scenes"], directions, pool_sizes, {}, **options)
+    return report
 
 
 async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
@@ -34,17 +62,12 @@ async def test_ranks_are_those_of_the_answer_in_both_orders() -> None:
 
     answered = []
     async with search_server(search) as (address, service), AsyncClient(address) as client:
-        ranks = await answer_ranks(
-            client,
-            "scenes",
-            [query("somewhere"), query("nowhere", language="cs")],
-            k=20,
-            concurrency=2,
-            on_answer=lambda: answered.append(1),
-        )
+        queries = [query("somewhere"), query("nowhere", language="cs")]
+        ranks = await ranks_in(client, queries, 20, 2, lambda: answered.append(1))
 
     nowhere = (None, None)
-    assert ranks == [AnswerRanks((7, 8), (3, 4), 0.0), AnswerRanks(nowhere, nowhere, 0.0)]
+    assert [each.retrieve_ranks for each in ranks] == [(7, 8), nowhere]
+    assert [each.final_ranks for each in ranks] == [(3, 4), nowhere]
     assert all(each.seconds > 0 for each in ranks)
     assert len(answered) == 2
     for request in service.requests:
@@ -63,7 +86,7 @@ async def test_ranks_are_in_the_order_of_the_queries() -> None:
 
     async with search_server(search) as (address, _), AsyncClient(address) as client:
         queries = [query(str(number)) for number in range(5)]
-        ranks = await answer_ranks(client, "scenes", queries, 20, 5, lambda: None)
+        ranks = await ranks_in(client, queries, 20, 5)
 
     assert [each.retrieve_ranks[0] for each in ranks] == [1, 2, 3, 4, 5]
 
@@ -83,7 +106,7 @@ async def test_queries_are_drawn_no_earlier_than_needed() -> None:
             yield query(str(number))
 
     async with search_server() as (address, _), AsyncClient(address) as client:
-        ranks = await answer_ranks(client, "scenes", queries(), 20, 3, count_answer)
+        ranks = await ranks_in(client, queries(), 20, 3, count_answer)
 
     assert len(ranks) == 12
     # Three in progress, and the next drawn while it waits for room.
@@ -100,7 +123,7 @@ async def test_a_search_that_fails_is_raised_by_its_own_name() -> None:
     async with search_server(search) as (address, _), AsyncClient(address) as client:
         queries = [query(str(number)) for number in range(4)]
         with pytest.raises(IndexNotFound, match="scenes"):
-            await answer_ranks(client, "scenes", queries, 20, 4, lambda: None)
+            await ranks_in(client, queries, 20, 4)
 
 
 async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cross_encoder() -> None:
@@ -118,9 +141,7 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
         return pb.SearchItemsResponse(items=[found(each, 2, final) for each in ids])
 
     async with search_server(search) as (address, _), AsyncClient(address) as client:
-        report = await served_report(
-            client, "scenes", gallery, [5, 20, 0], {"title": "a"}, query_count=2, concurrency=1
-        )
+        report = await report_of(client, gallery, [5, 20, 0], query_count=2, concurrency=1)
 
     assert asked == 2 * ([(10, 0)] * 2 + [(10, 5)] * 2 + [(20, 20)] * 2)
     assert report.orders() == ["BE", "BE + CE 5", "BE + CE 20"]
@@ -145,9 +166,7 @@ async def test_a_served_report_can_rerank_as_far_as_the_models_rule_goes() -> No
     counted = AdaptiveDepth()
     async with search_server(search) as (address, _), AsyncClient(address) as client:
         for depth in (counted, None):
-            await served_report(
-                client, "scenes", gallery, [20], {}, query_count=2, adaptive_depth=depth
-            )
+            await report_of(client, gallery, [20], query_count=2, adaptive_depth=depth)
 
     assert asked == [True] * 4 + [False] * 4
     assert (counted.read_count, counted.asked_count) == (12, 80)
@@ -159,8 +178,7 @@ async def test_a_served_report_tells_which_captions_are_of_one_picture() -> None
 
     async with search_server() as (address, _), AsyncClient(address) as client:
         every, some = [
-            await served_report(client, "scenes", gallery, [0, 20], {}, query_count=count)
-            for count in (None, 4)
+            await report_of(client, gallery, [0, 20], query_count=count) for count in (None, 4)
         ]
 
     whole = gallery.query_pictures(Modality.IMAGE)
@@ -180,9 +198,7 @@ async def test_no_count_meets_one_language_or_one_sibling_alone(count: int) -> N
 
     async with search_server() as (address, service), AsyncClient(address) as client:
         report, again = [
-            await served_report(
-                client, "scenes", gallery, [20], {}, query_count=count, concurrency=1
-            )
+            await report_of(client, gallery, [20], query_count=count, concurrency=1)
             for _ in range(2)
         ]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.lab.evaluation.calibration.held_out_pools import Floats, HeldOutPools
 from tandem.lab.evaluation.calibration.logistic import fit_logistic, sigmoid_of
+from tandem.lab.evaluation.reports.served_figures import BIN_COUNT
 
-_BIN_COUNT = 15
 _RETURN_N = 10
 
 
@@ -83,6 +83,6 @@ def expected_calibration_error(probability_N: Floats, is_true_N: NDArray[np.bool
     >>> round(expected_calibration_error(predicted, is_true), 3)
     0.15
     """
-    bins_N = np.minimum((probability_N * _BIN_COUNT).astype(np.int64), _BIN_COUNT - 1)
-    distance_B = np.bincount(bins_N, probability_N - is_true_N, _BIN_COUNT)
+    bins_N = np.minimum((probability_N * BIN_COUNT).astype(np.int64), BIN_COUNT - 1)
+    distance_B = np.bincount(bins_N, probability_N - is_true_N, BIN_COUNT)
     return float(np.abs(distance_B).sum() / len(probability_N))

@@ -25,6 +25,8 @@ from tandem.lab.evaluation.metrics import (
     recall_at,
     recall_sum,
 )
+from tandem.lab.evaluation.reports.served_figures import ServedFigures
+from tandem.platform.files.json_object import from_fields
 from tandem.platform.files.whole_file import write_whole
 
 FORMAT_VERSION = 1
@@ -48,6 +50,10 @@ class Ranking:
     """Number of each query's picture; empty if no two share one."""
     other_ranks: tuple[tuple[int | None, ...], ...] | None = None
     """Ranks of each query's further answers; None if unknown, as in reports of earlier releases."""
+    ndcgs: tuple[float, ...] | None = None
+    """NDCG@10 of each query by its grades; None if all answers are equally relevant."""
+    served: ServedFigures | None = None
+    """Of a server's answers in this order; None if it was not searched for."""
 
     @property
     def recalls(self) -> tuple[Recall, ...]:
@@ -56,6 +62,8 @@ class Ranking:
     @property
     def ndcg(self) -> float | None:
         """NDCG@10; None if the ranks of further answers are unknown, as in MAP."""
+        if self.ndcgs is not None:
+            return statistics.fmean(self.ndcgs)
         return None if self.other_ranks is None else ndcg(self.answer_ranks, NDCG_AT)
 
     @property
@@ -83,6 +91,8 @@ class Ranking:
             query_seconds=None,
             pictures=tuple(self.pictures[place] for place in places if self.pictures),
             other_ranks=self.other_ranks and tuple(self.other_ranks[place] for place in places),
+            ndcgs=self.ndcgs and tuple(self.ndcgs[place] for place in places),
+            served=None,
         )
 
 
@@ -113,14 +123,12 @@ class Report:
         return list(dict.fromkeys(each.order_by for each in self.rankings))
 
     def summaries(self) -> Iterator[tuple[str, float, float]]:
-        """Yields each order with its mR and rSum over both directions."""
+        """Yields each order of two directions with its mR and rSum over both."""
         for order_by in self.orders():
-            recalls = [
-                recall
-                for each in self.rankings
-                if each.order_by == order_by
-                for recall in each.recalls
-            ]
+            of_order = [each for each in self.rankings if each.order_by == order_by]
+            if len(of_order) != 2:
+                continue
+            recalls = [recall for each in of_order for recall in each.recalls]
             yield order_by, mean_recall(recalls), recall_sum(recalls)
 
     def p_value(self, ranking: Ranking) -> float:
@@ -187,7 +195,7 @@ class Report:
     def _of_json(cls, content: Mapping[str, Any]) -> Self:
         if content["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
-        # Earlier releases wrote no pictures, ties, folds or further answers.
+        # Earlier releases wrote no pictures, ties, folds, further answers or served figures.
         pictures = content.get("pictures", {})
         rankings = tuple(
             Ranking(
@@ -197,6 +205,8 @@ class Report:
                     "pictures": tuple(pictures.get(each["direction"], ())),
                     "other_ranks": (further := each.get("other_ranks"))
                     and tuple(map(tuple, further)),
+                    "ndcgs": (ndcgs := each.get("ndcgs")) and tuple(ndcgs),
+                    "served": (served := each.get("served")) and from_fields(ServedFigures, served),
                 }
             )
             for each in content["rankings"]
@@ -216,6 +226,7 @@ class Report:
             "mean_reciprocal_rank": mean_reciprocal_rank(ranking.ranks),
             f"ndcg_at_{NDCG_AT}": ranking.ndcg,
             "mean_average_precision": ranking.mean_average_precision,
+            "calibration_error": ranking.served and ranking.served.calibration_error,
             # JSON knows no infinity.
             "median_rank": str(median_rank(ranking.ranks)),
             "p_value_against_be": self.p_value(ranking),
@@ -258,6 +269,7 @@ def _of_all_folds(folds: Sequence[Ranking]) -> Ranking:
         query_seconds=statistics.fmean(seconds) if seconds else None,
         pictures=_renumbered(folds),
         other_ranks=tuple(chain.from_iterable(further)) if len(further) == len(folds) else None,
+        served=folds[0].served if len(folds) == 1 else None,
     )
 
 
