@@ -63,6 +63,10 @@ RETRIES = Counter(
     "Retried calls, by outcome; over_budget were not made.",
     ["dependency", "outcome"],
 )
+ALIAS_AGE = Gauge(
+    "tandem_orchestrator_alias_age_seconds",
+    "Since when the aliases are known that searches go by: the last read of shard 0.",
+)
 SEARCH_DURATION = Histogram(
     "tandem_orchestrator_search_duration_seconds",
     "Wall time of answered searches, by the modalities of query and items.",

@@ -6,7 +6,7 @@
 - `stage`: a stage that follows the rerank; `neighbours`: what one by neighbours asks
 - `candidate_store`: where a rerank reads its candidates
 - `items`: an item as a shard stores it; `item_write`: what changes a shard
-- `notes`: small texts that a shard keeps, and who may write an index
+- `notes`: small texts that a shard keeps, and who may write an index; `aliases`: which one serves
 - `index_info`: the model of an index, and the check of embeddings against it
 - `unit_length`, `finite`: checks of embeddings and of any values
 

@@ -1,1 +1,5 @@
-"""Lists the indexes of all shards, and describes one."""
+"""Lists the indexes of all shards, describes one, and says which generation serves.
+
+index_list, index_survey   over all shards
+alias_book   keeps the notes of shard 0: alias records and calibrations
+"""

@@ -1,0 +1,165 @@
+"""Defines the record of an alias: which generation of an index its callers get, and who keeps it.
+
+Shard 0 has the record as the note "alias/NAME"; the copies on other shards are hints. An index
+without a record is the first and only generation of an alias of its own name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from tandem.contract.generation_ids import alias_of
+from tandem.errors import InternalFault
+from tandem.platform.files.json_object import from_fields, object_of
+from tandem.stages.notes import Note
+
+ALIAS_PREFIX = "alias/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """Keeps fields that a later release added."""
+
+    further: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation(_Kept):
+    """Names an index of one model."""
+
+    index_id: str
+    fingerprint: str = ""
+    """Of the model; empty where the first item decides it."""
+    created_time: float = 0.0
+    """Unix seconds, as all times here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease(_Kept):
+    """Says which process follows the writes of the serving generation."""
+
+    holder: str = ""
+    """Empty if none does."""
+    term: int = 0
+    """Of its writes (`WriterRule`); a later holder has a higher one."""
+    heartbeat: int = 0
+    """Counts while the holder lives; others see by their own clocks that it stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(_Kept):
+    """Holds what an operator asked for, until a keeper has carried it out."""
+
+    kind: str
+    index_id: str = ""
+    ungated: bool = False
+    caller: str = ""
+    asked_time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WantedOutcome(_Kept):
+    """Says what became of the last request."""
+
+    text: str
+    ended_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class AliasRecord(_Kept):
+    """Says which generation serves the callers of an alias, and which others there are."""
+
+    alias: str
+    serving: str
+    """The index id of a generation."""
+    generations: tuple[Generation, ...]
+    next_number: int = 2
+    """Of the next generation; no number is given twice."""
+    previous: str = ""
+    """The index id that a rollback serves; empty if there is none."""
+    switch_count: int = 0
+    """How often another generation began to serve; `AliasBook.put` counts."""
+    lease: Lease = field(default_factory=Lease)
+    wanted: Wanted | None = None
+    outcome: WantedOutcome | None = None
+    promoted_time: float = 0.0
+    rolled_back_why: str = ""
+    revision: int = 0
+    """Of the note on shard 0; 0 where there is no record."""
+
+    @classmethod
+    def of_index(cls, alias: str) -> AliasRecord:
+        """Returns what holds for an index without a record."""
+        return cls(alias, alias, (Generation(alias),))
+
+    @classmethod
+    def of_note(cls, note: Note) -> AliasRecord:
+        """Returns the record that the note holds, with the note's revision.
+
+        Raises InternalFault for anything else: no generation is guessed.
+        """
+        alias = note.key.removeprefix(ALIAS_PREFIX)
+        try:
+            record = _read(object_of(note.value, "it"))
+            if record.alias != alias or alias_of(record.serving) != alias:
+                raise ValueError(f"it is of {record.alias} and serves {record.serving}")
+            record.generation(record.serving)
+        except (ValueError, KeyError) as error:
+            raise InternalFault(why=f"the record of alias {alias} is damaged: {error}") from None
+        return replace(record, revision=note.revision)
+
+    @property
+    def key(self) -> str:
+        """Returns the key of the record's note."""
+        return ALIAS_PREFIX + self.alias
+
+    @property
+    def value(self) -> str:
+        """Returns the text of the record's note."""
+        return json.dumps(_written(asdict(self)))
+
+    def generation(self, index_id: str) -> Generation:
+        """Returns the generation; raises KeyError if there is none of that id."""
+        for each in self.generations:
+            if each.index_id == index_id:
+                return each
+        raise KeyError(f"it has no generation {index_id}")
+
+
+_PARTS: Mapping[str, type[_Kept]] = {
+    "generations": Generation,
+    "lease": Lease,
+    "wanted": Wanted,
+    "outcome": WantedOutcome,
+}
+
+
+def _read(values: Mapping[str, Any]) -> AliasRecord:
+    """Returns the record; fields that it and its parts do not know are kept as they are."""
+    taken = _sorted_out(AliasRecord, values)
+    for name, kind in _PARTS.items():
+        match taken.get(name):
+            case dict() as part:
+                taken[name] = _sorted_out(kind, part)
+            case list() as parts:
+                taken[name] = [_sorted_out(kind, each) for each in parts]
+    return from_fields(AliasRecord, taken)
+
+
+def _sorted_out(kind: type[_Kept], values: Any) -> Any:  # noqa: ANN401 (whatever the JSON holds)
+    if not isinstance(values, dict):
+        return values
+    known = {each.name for each in fields(kind)} - {"further"}
+    further = {name: each for name, each in values.items() if name not in known}
+    return {name: values[name] for name in known & values.keys()} | {"further": further}
+
+
+def _written(value: Any) -> Any:  # noqa: ANN401 (a part of a record)
+    if isinstance(value, dict):
+        return {n: _written(e) for n, e in value.items() if n != "further"} | value.get(
+            "further", {}
+        )
+    return [_written(each) for each in value] if isinstance(value, list | tuple) else value
