@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from tandem.cli.app import app
 from tandem.cli.serve import up
+from tandem.cli.serve.served_model import served_manifest
 from tandem.model_io.repository.manifest import manifest_file, model_file, read_manifest
 from tandem.model_io.repository.model_repository import added_manifest_of
 from tandem.model_io.repository.precision import Precision
@@ -194,25 +195,21 @@ def test_a_name_that_was_not_downloaded_is_refused_offline(
 def test_up_serves_the_added_model(folder: Folder, added: Path, tmp_path: Path) -> None:
     repository = shutil.copytree(added, tmp_path / "repository")
 
-    assert up._served(up.UpOptions(model_repository=repository)) == read_manifest(added)
+    assert served_manifest(None, repository, None) == read_manifest(added)
     with pytest.raises(StartRefused, match="add it again in bf16"):
-        up._served(up.UpOptions(model_repository=repository, precision=Precision.BF16))
-    chosen = up.UpOptions(
-        checkpoint=folder("checkpoint"), model_repository=repository, precision=Precision.FP32
-    )
-    assert up._served(chosen).family == "joint"
+        served_manifest(None, repository, Precision.BF16)
+    chosen = served_manifest(folder("checkpoint"), repository, Precision.FP32)
+    assert chosen.family == "joint"
 
 
 def test_up_serves_the_checkpoint_that_was_added(folder: Folder, tmp_path: Path) -> None:
     assert add(folder("checkpoint"), tmp_path)[0] == 0
     manifest = read_manifest(tmp_path)
 
-    assert (
-        up._served(up.UpOptions(model_repository=tmp_path)) == manifest == read_manifest(tmp_path)
-    )
+    assert served_manifest(None, tmp_path, None) == manifest == read_manifest(tmp_path)
     assert not up._console_note(manifest)
     with pytest.raises(StartRefused, match="add it again in bf16"):
-        up._served(up.UpOptions(model_repository=tmp_path, precision=Precision.BF16))
+        served_manifest(None, tmp_path, Precision.BF16)
 
     shipped = replace(manifest, checkpoint={"weights_sha256": SHIPPED_SHA256})
     shipped.write(manifest_file(tmp_path))
@@ -244,4 +241,4 @@ def test_up_names_a_file_of_the_added_model_that_is_damaged(added: Path, tmp_pat
     model_file(repository, "text_encoder").write_bytes(b"")
 
     with pytest.raises(ValueError, match=r"text_encoder/1/model\.pt is not the file"):
-        up._served(up.UpOptions(model_repository=repository))
+        served_manifest(None, repository, None)

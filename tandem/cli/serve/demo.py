@@ -14,8 +14,9 @@ from tandem.cli.ingest.ingest import ingest_items
 from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.search.search_table import print_result
 from tandem.cli.serve.contact_sheet import SheetRow, write_contact_sheet
+from tandem.cli.serve.served_model import exported
 from tandem.cli.serve.service_settings import given_settings
-from tandem.cli.serve.up import exported, print_endpoints
+from tandem.cli.serve.up import print_endpoints
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.stop_signals import StopSignals
 from tandem.client import Access, Client
@@ -69,7 +70,7 @@ def demo(
             folder.path, repository.resolve(), Ports.free(2), settings=given.variables
         ) as stack:
             stack.start()
-            print_endpoints(stack)
+            print_endpoints(stack.endpoints())
             out.rule(f"ingest {scene_count:,} held-out scenes")
             gallery = make_gallery(records, LANGUAGES)
             access = Access.from_environment()

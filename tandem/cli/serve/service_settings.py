@@ -40,6 +40,8 @@ WIRED: Mapping[str, str] = {
     "ENCODER_ADDRESS": "use --free-ports for other ports",
     "INDEX_ADDRESSES": "--shards says how many there are",
     "RERANK_ADDRESSES": "--shards says how many there are",
+    "NEXT_ENCODER_ADDRESS": "--next runs a second model",
+    "NEXT_RERANK_ADDRESSES": "--next runs a second model",
 }
 # Similarity after the shared prefix, from which we assume a typo and not another program.
 _SLIP_RATIO = 0.75

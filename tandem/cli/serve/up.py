@@ -3,6 +3,7 @@
 import os
 import shlex
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,28 +13,27 @@ import typer
 
 from tandem.cli.corpora.corpora import CORPUS_HELP, index_of
 from tandem.cli.ingest.corpus_ingest import CorpusIngest
-from tandem.cli.ingest.demo_note import say_if_demo
 from tandem.cli.options import DEFAULT_ADDRESS, DEFAULT_REPOSITORY, with_options
 from tandem.cli.serve.one_process import http_line, serve_one_process
+from tandem.cli.serve.served_model import check_has_model, served_manifest
 from tandem.cli.serve.service_settings import GivenSettings, given_settings
 from tandem.cli.terminal.console import Terminal, errors, out
 from tandem.cli.terminal.stop_signals import Stopped, StopSignals
-from tandem.model_io.repository.manifest import Manifest, manifest_file
-from tandem.model_io.repository.model_repository import added_manifest_of
+from tandem.model_io.repository.manifest import Manifest
 from tandem.model_io.repository.precision import Precision
-from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.demo_model import is_demo
-from tandem.modeling.export.fresh_export import export_if_stale
 from tandem.platform.child_processes.keeper import ProcessFailed
 from tandem.stack.data_folder import DataFolder
 from tandem.stack.free_ports import free_ports
+from tandem.stack.memory import available_bytes, check_memory
+from tandem.stack.next_models import NextModels, NextWatch, next_manifest
 from tandem.stack.prometheus import (
     MAX_SPEED,
     LocalPrometheus,
     scraped,
 )
-from tandem.stack.stack import LocalStack, Ports, StackFailed
+from tandem.stack.stack import Endpoint, LocalStack, Ports, StackFailed
 from tandem.stack.start_checks import (
     check_machine,
     check_ports,
@@ -67,6 +67,11 @@ class UpOptions:
         Path | None,
         "model repository, as tandem models add fills it; by default model_repository, "
         "with the demo's model in it at first",
+    ] = None
+    next: Annotated[
+        Path | None,
+        "model repository of a second model, which runs next to the first for other generations of "
+        "an index",
     ] = None
     checkpoint: Annotated[
         Path | None,
@@ -133,6 +138,7 @@ class UpOptions:
                 "--swaps": self.swaps,
                 "--tls": self.tls,
                 "--merged": self.merged,
+                "--next": self.next is not None,
             }
             if chosen := [option for option, is_chosen in others.items() if is_chosen]:
                 raise StartRefused(
@@ -160,7 +166,9 @@ def up(asked: UpOptions) -> None:
     if asked.ingest is not None:
         corpus_ingest = CorpusIngest(asked.ingest, asked.index or index_of(asked.ingest))
     if asked.model_repository is not None and asked.checkpoint is None:
-        _check_has_model(asked.model_repository)
+        check_has_model(asked.model_repository, "--model-repository")
+    if asked.next is not None:
+        check_has_model(asked.next, "--next")
     if asked.monitoring:
         LocalPrometheus.check_installed()  # Before creating a folder.
     serve = _serve_one_process if asked.one_process else _serve_stack
@@ -172,7 +180,7 @@ def _serve_one_process(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> 
     with DataFolder(asked.data.resolve()) as folder:
         if folder.note:
             errors.print(folder.note)
-        manifest = _served(asked)
+        manifest = served_manifest(asked.checkpoint, asked.repository, asked.precision)
         serve_one_process(
             folder,
             asked.repository.resolve(),
@@ -196,27 +204,49 @@ def _serve_stack(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
         others = [("Triton's proxy", ports.triton_tls)] if asked.tls else []
         if asked.monitoring and not asked.free_ports_only:
             others.append(("Prometheus", _PROMETHEUS_PORT))
-        check_ports(ports, others)
+        beside = ports.beside(are_free=asked.free_ports_only) if asked.next else None
+        if beside and asked.tls:
+            others.append(("the proxy of the next Triton", beside.triton_tls))
+        check_ports(ports, beside, others)
         for note in (folder.note, *given.notes, precision_note(asked.precision)):
             if note:
                 errors.print(note)
         # It takes a minute on a busy machine, and prints nothing else until all serve.
         out.print(f"starting; logs go to {asked.data / 'logs'}")
         with stopping.raising():  # An export by torch cannot poll for signals.
-            manifest = _served(asked)
-        with LocalStack(
-            folder.path,
-            asked.repository.resolve(),
-            ports,
-            caches=asked.caches,
-            swaps=asked.swaps,
-            gateway=has_gateway(),
-            merged=asked.merged,
-            settings=_console_note(manifest) | dict(given.variables),
-            certificates=authority.issue_all() if authority else None,
-        ) as stack:
+            manifest = served_manifest(asked.checkpoint, asked.repository, asked.precision)
+        with ExitStack() as opened:
+            certificates = authority.issue_all() if authority else None
+            settings = _console_note(manifest) | dict(given.variables)
+            second: tuple[NextModels, Manifest] | None = None
+            if asked.next is not None and beside is not None:
+                second_manifest = next_manifest(asked.next, asked.repository, manifest)
+                both = [(asked.repository, manifest), (asked.next, second_manifest)]
+                check_memory(both, count, available_bytes())
+                models = NextModels(
+                    folder.path,
+                    asked.next.resolve(),
+                    beside,
+                    caches=asked.caches,
+                    settings=given.variables,
+                    certificates=certificates,
+                )
+                second = opened.enter_context(models), second_manifest
+                settings |= models.variables()
+            stack = LocalStack(
+                folder.path,
+                asked.repository.resolve(),
+                ports,
+                caches=asked.caches,
+                swaps=asked.swaps,
+                gateway=has_gateway(),
+                merged=asked.merged,
+                settings=settings,
+                certificates=certificates,
+            )
+            opened.enter_context(stack)
             try:
-                _run(stack, asked, manifest, stopping, authority, corpus_ingest)
+                _run(stack, second, asked, manifest, stopping, authority, corpus_ingest)
             except ProcessFailed:
                 if stopping.is_set():  # Stopped before it served, without a failure.
                     raise Stopped(stopping.status) from None
@@ -225,6 +255,7 @@ def _serve_stack(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
 
 def _run(
     stack: LocalStack,
+    second: tuple[NextModels, Manifest] | None,
     asked: UpOptions,
     manifest: Manifest,
     stopping: StopSignals,
@@ -234,10 +265,14 @@ def _run(
     """Starts the stack and what runs next to it, and watches them until a stop signal."""
     with ExitStack() as beside:
         stack.start(should_stop=stopping.is_set, show=out.print)
-        print_endpoints(stack)
+        if second:
+            out.print("the next model starts")
+            second[0].start(should_stop=stopping.is_set, show=out.print)
+        endpoints = [*stack.endpoints(), *(second[0].endpoints() if second else ())]
+        print_endpoints(endpoints)
         prometheus = None
         if asked.monitoring:
-            prometheus = _prometheus(stack, asked)
+            prometheus = _prometheus(stack, endpoints, asked)
             with stopping.raising():
                 beside.enter_context(prometheus)
             out.print(f"Prometheus: {prometheus.url}, alerts: {prometheus.url}/alerts")
@@ -249,7 +284,16 @@ def _run(
         if corpus_ingest is not None:
             beside.enter_context(corpus_ingest)
             corpus_ingest.start(stack.address, stack.keeper.mark() | _trust_of(authority))
-        _watch(stack, manifest, stopping, prometheus, version_swaps, authority)
+        next_watch = None
+        if second:
+            next_watch = beside.enter_context(NextWatch(*second))
+            second[0].give_way(
+                lambda: (
+                    stopping.is_set()
+                    or bool(stack.dead_service() or stack.has_triton_lost_process())
+                )
+            )
+        _watch(stack, manifest, stopping, prometheus, version_swaps, authority, next_watch)
 
 
 def _authority(folder: DataFolder, given: GivenSettings) -> "LocalAuthority":
@@ -264,50 +308,6 @@ def _authority(folder: DataFolder, given: GivenSettings) -> "LocalAuthority":
 def _console_note(manifest: Manifest) -> dict[str, str]:
     """Returns the web console's note on the demo's model; empty for another model."""
     return {"GATEWAY_CONSOLE_NOTE": _CONSOLE_NOTE} if is_demo(manifest.fingerprint) else {}
-
-
-def _check_has_model(repository: Path) -> None:
-    """Raises StartRefused: where a model was meant, the demo's must not serve in its place."""
-    if not manifest_file(repository).is_file():
-        raise StartRefused(
-            f"{repository} has no model: add one by tandem models add MODEL --model-repository "
-            f"{repository}, or leave out --model-repository, to serve the demo's model"
-        )
-
-
-def _served(asked: UpOptions) -> Manifest:
-    """Returns the manifest of the served model: the checkpoint, an added model, or the shipped one.
-
-    An added model is not exported again, since its files are elsewhere.
-    """
-    repository, precision = asked.repository, asked.precision
-    added = None
-    if asked.checkpoint is None:
-        shipped = CheckpointFiles.read(default_checkpoint())
-        added = added_manifest_of(repository, shipped.weights_sha256)
-    if added is None:
-        manifest = exported(asked.checkpoint or default_checkpoint(), repository, precision)
-        say_if_demo(manifest.fingerprint)
-        return manifest
-    if precision not in (None, added.precision):
-        raise StartRefused(
-            f"{repository} has {added.family} in {added.precision}: add it again in {precision} "
-            "with tandem models add, or give --checkpoint to serve another"
-        )
-    out.print(f"serving {added.family}, model {added.fingerprint[:12]}, of {repository}")
-    return added
-
-
-def exported(checkpoint: Path, repository: Path, precision: Precision | None = None) -> Manifest:
-    """Exports if the repository has another model; raises StartRefused if it is not writable."""
-    try:
-        repository.mkdir(parents=True, exist_ok=True)  # Before torch takes its seconds.
-        return export_if_stale(checkpoint, repository, precision)
-    except OSError as error:
-        raise StartRefused(
-            f"{repository} cannot take the model ({(error.strerror or str(error)).lower()}): start "
-            "it in a folder that can be written to, or give a --model-repository that has a model"
-        ) from error
 
 
 def _print_next(stack: LocalStack, authority: "LocalAuthority | None") -> None:
@@ -327,9 +327,11 @@ def _trust_of(authority: "LocalAuthority | None") -> dict[str, str]:
     return {} if authority is None else {"TANDEM_AUTHORITY_FILE": str(authority.authority_file)}
 
 
-def _prometheus(stack: LocalStack, asked: UpOptions) -> LocalPrometheus:
+def _prometheus(
+    stack: LocalStack, endpoints: Iterable[Endpoint], asked: UpOptions
+) -> LocalPrometheus:
     port = free_ports(1)[0] if asked.free_ports_only else _PROMETHEUS_PORT
-    targets = scraped((each.name, each.metrics_url) for each in stack.endpoints())
+    targets = scraped((each.name, each.metrics_url) for each in endpoints)
     folder, speed = asked.data.resolve() / "prometheus", asked.alert_speed
     return LocalPrometheus(folder, port, targets, speed=speed, keeper=stack.keeper)
 
@@ -347,6 +349,7 @@ def _watch(
     prometheus: LocalPrometheus | None,
     swaps: VersionSwaps | None,
     authority: "LocalAuthority | None",
+    next_watch: NextWatch | None,
 ) -> None:
     """Returns on a stop signal; raises if a service has ended or Triton does not restart."""
     renewal_time = time.monotonic() + _RENEWAL_SECONDS
@@ -365,9 +368,11 @@ def _watch(
                 _say(f"Triton was restarted: {why}", errors)
             if swaps and (line := swaps.look()):
                 _say(line)
+            if next_watch and (line := next_watch.look()) and not stopping.is_set():
+                _say(line, errors)
 
 
-def print_endpoints(stack: LocalStack) -> None:
+def print_endpoints(endpoints: Iterable[Endpoint]) -> None:
     """Prints the address of each process."""
-    found = [[one.name, one.address, one.metrics_url, str(one.pid)] for one in stack.endpoints()]
+    found = [[one.name, one.address, one.metrics_url, str(one.pid)] for one in endpoints]
     out.rows([["service", "address", "metrics", "pid"], *found], left=range(3))
