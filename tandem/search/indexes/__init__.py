@@ -2,4 +2,5 @@
 
 index_list, index_survey   over all shards
 alias_book   keeps the notes of shard 0: alias records and calibrations
+follower   keeps a generation equal to another; pace   how much time it may take
 """
