@@ -72,7 +72,10 @@ def test_our_images_are_of_this_release() -> None:
         if container.spec["image"].startswith("tandem/") and "canary" not in workload.name
     }
 
-    assert tags == {f"tandem/{name}:{__version__}" for name in ("service", "models", "triton-cpu")}
+    assert tags == {
+        f"tandem/{name}:{__version__}"
+        for name in ("service", "models", "next-models", "triton-cpu")
+    }
 
 
 def test_autoscalers_use_metrics_that_exist() -> None:

@@ -45,6 +45,9 @@ _SHARED: Mapping[str, type[Any]] = {
     "TLS_": TlsSettings,
 }
 _OF_LIBPQ = "PGSSL"
+_NEXT = "next-"
+"""Begins the names of what a second model has."""
+_TRITONS = {"triton", f"{_NEXT}triton"}
 TLS_PROXY = "tandem.chassis.tls_proxy"
 _GIBIBYTE = 1 << 30
 # Of a volume, the store's map may be half: snapshots lie in it too.
@@ -81,6 +84,16 @@ def settings(resources: Sequence[Resource]) -> Iterator[str]:
                         yield f"{container.name}: {variable} is not a setting of it"
 
 
+def _set_of(container: Container) -> str:
+    """Returns the start of the names of the model's set that a container is of."""
+    names = container.workload.labels.get("app.kubernetes.io/name", ""), container.spec["name"]
+    return _NEXT if any(name.startswith(_NEXT) for name in names) else ""
+
+
+def _has_next(resources: Sequence[Resource]) -> bool:
+    return any(each.name == f"Deployment/{_NEXT}encoder" for each in workloads(resources))
+
+
 def ports(resources: Sequence[Resource]) -> Iterator[str]:
     """What a service binds its container names, and what a Service names is there."""
     for module in SETTINGS:
@@ -111,18 +124,22 @@ def addresses(resources: Sequence[Resource]) -> Iterator[str]:
         }
         for service in of_kind(resources, "Service")
     }
+    encoders = {"encoder_address": ("encoder", "grpc")}
+    if _has_next(resources):
+        encoders["next_encoder_address"] = (f"{_NEXT}encoder", "grpc")
     for module, names in (
         ("gateway_svc", {"orchestrator_address": ("orchestrator", "grpc")}),
-        ("orchestrator_svc", {"encoder_address": ("encoder", "grpc")}),
+        ("orchestrator_svc", encoders),
         ("encoder_svc", {"triton_address": ("triton", "grpc")}),
         ("rerank_svc", {"triton_address": ("triton", "grpc")}),
     ):
         for container in service_containers(resources, module):
             its = settings_of(container, resources)
             for field, (service, port) in names.items():
-                wanted = f"{service}:{ports_of.get(service, {}).get(port)}"
+                called = f"{_set_of(container)}{service}"
+                wanted = f"{called}:{ports_of.get(called, {}).get(port)}"
                 told = getattr(its, field)
-                if container.workload.labels.get("app.kubernetes.io/name") == service:
+                if container.workload.labels.get("app.kubernetes.io/name") == called:
                     wanted = f"127.0.0.1:{_triton_options(container.workload)['--grpc-port']}"
                 if told != wanted:
                     yield f"{container.name}: {field} is {told}, not {wanted}"
@@ -154,7 +171,7 @@ def certificates_of_triton(resources: Sequence[Resource]) -> Iterator[str]:
         container
         for module in ("encoder_svc", "rerank_svc")
         for container in service_containers(resources, module)
-        if container.workload.labels.get("app.kubernetes.io/name") != "triton"
+        if container.workload.labels.get("app.kubernetes.io/name") not in _TRITONS
     ]
     if not any("TLS_CERTIFICATE_FILE" in each.environment(resources) for each in callers):
         return
@@ -162,7 +179,7 @@ def certificates_of_triton(resources: Sequence[Resource]) -> Iterator[str]:
         if not settings_of(caller, resources).triton_tls:
             yield f"{caller.name}: calls Triton in plain text"
     for workload in workloads(resources):
-        if workload.labels.get("app.kubernetes.io/name") != "triton":
+        if workload.labels.get("app.kubernetes.io/name") not in _TRITONS:
             continue
         options = _triton_options(workload)
         if options["--grpc-address"] != "127.0.0.1":
@@ -256,19 +273,19 @@ def headless(resources: Sequence[Resource]) -> Iterator[str]:
 def shards(resources: Sequence[Resource]) -> Iterator[str]:
     """Their number is the same in each of the places that say it, and their stores are shared."""
     for workload in workloads(resources):
-        containers = {each.module: each for each in workload.containers() if each.module}
-        if "index_svc" not in containers:
+        services = [each for each in workload.containers() if each.module]
+        if "index_svc" not in {each.module for each in services}:
             continue
-        index, rerank = containers["index_svc"], containers["rerank_svc"]
         count = workload.resource["spec"]["replicas"]
-        told = [settings_of(each, resources) for each in (index, rerank)]
+        told = [settings_of(each, resources) for each in services]
         (door, *_) = service_containers(resources, "orchestrator_svc")
         its = settings_of(door, resources)
         names = [f"shard-{number}.shard" for number in range(count)]
         if told[0].engine != "lmdb":
             yield from _stateless(workload, told, resources)
             names, count = ["shard"], 1
-        for what, port in (("index", 7420), ("rerank", 7430)):
+        kinds = [("index", 7420), ("rerank", 7430)]
+        for what, port in (*kinds, *([("next_rerank", 7431)] if _has_next(resources) else [])):
             if getattr(its, f"{what}_addresses") != tuple(f"{name}:{port}" for name in names):
                 yield f"{door.name}: {what} addresses are not those of {count} shards"
         if {each.shard_count for each in told} != {count}:
@@ -283,7 +300,7 @@ def shards(resources: Sequence[Resource]) -> Iterator[str]:
             yield f"{workload.name}: LMDB needs one process namespace"
         if "fsGroup" not in workload.pod["securityContext"]:
             yield f"{workload.name}: no group for the store"
-        for container in (index, rerank):
+        for container in services:
             mount = container.mount("store")
             if mount is None or not told[0].store_path.startswith(f"{mount['mountPath']}/"):
                 yield f"{container.name}: the store is not on its volume"
@@ -354,7 +371,8 @@ def probes(resources: Sequence[Resource]) -> Iterator[str]:
 def _own_probe(
     container: Container, kind: str, asked: Resource, *, has_door: bool
 ) -> Iterator[str]:
-    is_ready = kind == "readinessProbe"
+    # A second model's reranker is in a pod of the first, which is ready without it.
+    is_ready = kind == "readinessProbe" and not container.spec["name"].startswith(_NEXT)
     if has_door:
         wanted = {"path": "/ready" if is_ready else "/live", "port": _metrics_port(container)}
     else:
