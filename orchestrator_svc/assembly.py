@@ -18,7 +18,7 @@ from tandem.remote.encoder import RemoteEncoder
 from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
 from tandem.remote.startup import Check, check_serving
-from tandem.search.assembly import NEXT, Stages, guarded_stages, next_stages
+from tandem.search.assembly import NEXT, Stages, guarded_stages
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
@@ -111,16 +111,13 @@ def downstream(
     )
     if not settings.next_encoder_address:
         return Downstream(stages, checks, channels)
-    beside = next_stages(
-        settings,
-        stages,
-        RemoteEncoder(opened(settings.next_encoder_address), f"{NEXT}encoder"),
-        [
-            RemoteReranker(opened(address), number, NEXT)
-            for number, address in enumerate(settings.next_rerank_addresses)
-        ],
-    )
-    return Downstream(stages, checks, channels, beside)
+    encoder = RemoteEncoder(opened(settings.next_encoder_address), f"{NEXT}encoder")
+    rerankers = [
+        RemoteReranker(opened(address), number, NEXT)
+        for number, address in enumerate(settings.next_rerank_addresses)
+    ]
+    following = guarded_stages(settings, encoder, (), rerankers, stages)
+    return Downstream(stages, checks, channels, following)
 
 
 def make_servicers(settings: OrchestratorSettings, orchestrator: Orchestrator) -> Servicers:

@@ -87,8 +87,6 @@ class OrchestratorSettings(SearchSettings, ServiceSettings):
                 "ORCHESTRATOR_INDEX_ADDRESSES with ORCHESTRATOR_NEXT_ENCODER_ADDRESS, and none "
                 f"without; it names {named}"
             )
-        if any(map(is_in_process, (self.next_encoder_address, *self.next_rerank_addresses))):
-            raise SettingsError(f"ORCHESTRATOR_NEXT_… addresses cannot be {IN_PROCESS}")
 
     def admission_limits(self) -> AdmissionLimits:
         """Returns how many calls and ingest streams the orchestrator admits at once."""

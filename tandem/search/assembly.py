@@ -45,37 +45,25 @@ def guarded_stages(
     encoder: Encoder,
     shards: Sequence[Shard],
     rerankers: Sequence[Reranker],
+    serving: Stages | None = None,
 ) -> Stages:
-    """Returns stages, here or elsewhere, with circuit breakers and one budget of retries."""
-    budget, rule = RetryBudget(settings.retry_share), _breaker_rule(settings)
-    return Stages(
-        GuardedEncoder(encoder, budget, rule),
-        [GuardedShard(each, number, budget, rule) for number, each in enumerate(shards)],
-        [GuardedReranker(each, number, budget, rule) for number, each in enumerate(rerankers)],
-    )
+    """Returns stages, here or elsewhere, with circuit breakers and one budget of retries.
 
-
-def next_stages(
-    settings: SearchSettings, serving: Stages, encoder: Encoder, rerankers: Sequence[Reranker]
-) -> Stages:
-    """Returns the stages of a second model over the same guarded shards.
-
-    Its services have a budget of retries of their own, so that their failures use up no retry of
-    the others.
+    With `serving` they are of a next model, over the guarded shards that are there.
     """
-    budget, rule = RetryBudget(settings.retry_share), _breaker_rule(settings)
-    return Stages(
-        GuardedEncoder(encoder, budget, rule, NEXT),
-        serving.shards,
-        [GuardedReranker(each, n, budget, rule, NEXT) for n, each in enumerate(rerankers)],
-    )
-
-
-def _breaker_rule(settings: SearchSettings) -> BreakerRule:
-    return BreakerRule(
+    budget = RetryBudget(settings.retry_share)
+    rule = BreakerRule(
         consecutive_count=settings.breaker_consecutive_count,
         failure_share=settings.breaker_failure_share,
         probe_seconds=settings.breaker_probe_seconds,
+    )
+    name = NEXT if serving else ""
+    return Stages(
+        GuardedEncoder(encoder, budget, rule, name),
+        serving.shards
+        if serving
+        else [GuardedShard(each, number, budget, rule) for number, each in enumerate(shards)],
+        [GuardedReranker(each, n, budget, rule, name) for n, each in enumerate(rerankers)],
     )
 
 

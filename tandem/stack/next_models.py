@@ -7,12 +7,14 @@ from pathlib import Path
 
 from tandem.model_io.repository.manifest import Manifest
 from tandem.model_io.repository.model_repository import our_manifest
-from tandem.stack.ports import NEXT
+from tandem.stack.memory import MIB, available_bytes, needed_bytes
 from tandem.stack.stack import Endpoint, LocalStack
 from tandem.stack.start_refused import StartRefused
 from tandem.stack.triton_watch import TritonWatch
 from tandem.triton.server import TritonUnavailable
 
+NEXT = "next-"
+"""Begins the names of the processes."""
 _RESTART_SECONDS = 10.0
 
 
@@ -65,36 +67,45 @@ class NextWatch(TritonWatch):
     def __init__(self, models: NextModels, manifest: Manifest) -> None:
         super().__init__(models, manifest)
         self._models = models
-        self._start_time = 0.0
-        self._fault = ""
+        self._look_time = 0.0
 
     def look(self) -> str | None:
-        """Returns what was started again, or a new reason why it cannot be; it is tried again."""
+        """Returns what was started again, or why it cannot be; it is tried again later."""
+        if time.monotonic() < self._look_time:
+            return None
         self._models.bound_logs()
-        if time.monotonic() >= self._start_time and (ended := self._models.start_ended()):
-            self._start_time = time.monotonic() + _RESTART_SECONDS
-            return ended
         try:
-            why = super().look()
+            line = self._models.start_ended()
+            if not line and (why := super().look()):
+                line = f"{NEXT}triton was restarted: {why}"
         except (TritonUnavailable, ValueError) as error:
-            fault = f"{NEXT}triton: {error}".splitlines()[0]
-            is_new, self._fault = fault != self._fault, fault
-            return fault if is_new else None
-        self._fault = ""
-        return f"{NEXT}triton was restarted: {why}" if why else None
+            line = f"{NEXT}triton: {error}".splitlines()[0]
+        if line:
+            self._look_time = time.monotonic() + _RESTART_SECONDS
+        return line
 
 
-def next_manifest(repository: Path, serving_repository: Path, serving: Manifest) -> Manifest:
+def next_manifest(
+    repository: Path, serving_repository: Path, serving: Manifest, shard_count: int
+) -> Manifest:
     """Returns the manifest of the next model.
 
-    Raises StartRefused if it is the serving one, and ValueError for files that are not whole.
+    Raises StartRefused if it is the serving one or both exceed this machine's memory, and
+    ValueError for files that are not whole.
     """
-    manifest = our_manifest(repository)
-    manifest.verify(repository)
+    (manifest := our_manifest(repository)).verify(repository)
     if manifest.fingerprint == serving.fingerprint:
         raise StartRefused(
             f"{repository} holds model {manifest.fingerprint[:12]}, as {serving_repository} does: "
             "give --next the repository of another model, or leave it out"
+        )
+    both = (serving_repository, serving), (repository, manifest)
+    needed = sum(needed_bytes(*each, shard_count) for each in both)
+    if needed > (left := available_bytes()):
+        raise StartRefused(
+            f"both models need about {needed / MIB:,.0f} MiB of memory, and {left / MIB:,.0f} MiB "
+            "are available here: end other programs, raise the container's limit, add one of the "
+            "models in another precision, or leave out --next"
         )
     return manifest
 

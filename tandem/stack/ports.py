@@ -3,13 +3,11 @@
 import http.client
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tandem.stack.free_ports import free_ports
 
 HOST = "127.0.0.1"
-NEXT = "next-"
-"""Begins the names of a second model's processes."""
 _STATELESS = ("encoder", "orchestrator")
 
 
@@ -59,20 +57,6 @@ class Ports:
             metrics=dict(zip(serving, metrics, strict=True)),
             replicas=dict(zip(names, serving[4 + 2 * shard_count :], strict=True)),
             triton_tls=triton_tls,
-        )
-
-    def beside(self, *, are_free: bool) -> "Ports":
-        """Returns the ports of a second model's services: free ones, or the documented ones."""
-        if are_free:
-            return Ports.free(len(self.rerank))
-        rerank = tuple(7480 + number for number in range(len(self.rerank)))
-        return replace(
-            self,
-            encoder=7470,
-            rerank=rerank,
-            triton=7490,
-            metrics={port: port + 100 for port in (7470, *rerank, 7490)},
-            triton_tls=7491,
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tandem.installation import PackageMissing
 from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.checkpoint_files import CheckpointFiles
-from tandem.stack.ports import HOST, NEXT, Ports
+from tandem.stack.ports import HOST, Ports
 from tandem.stack.start_refused import StartRefused
 from tandem.triton.server import TritonServer, TritonUnavailable
 
@@ -61,27 +61,18 @@ def has_gateway() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in _GATEWAY_PACKAGES)
 
 
-def check_ports(
-    ports: Ports, next_ports: Ports | None = None, others: Iterable[tuple[str, int]] = ()
-) -> None:
-    """Raises StartRefused, which names each port in use; `next_ports` are a second model's."""
+def check_ports(ports: Ports, others: Iterable[tuple[str, int]] = ()) -> None:
+    """Raises StartRefused, which names each port in use."""
     named = [
         *([("gateway", ports.gateway)] if has_gateway() else []),
         ("orchestrator", ports.orchestrator),
+        ("encoder", ports.encoder),
+        ("triton", ports.triton),
         *((f"index-{number}", port) for number, port in enumerate(ports.index)),
-        *_model_ports(ports),
+        *((f"rerank-{number}", port) for number, port in enumerate(ports.rerank)),
     ]
-    metrics = dict(ports.metrics)
-    if next_ports is not None:
-        named += [(f"{NEXT}{name}", port) for name, port in _model_ports(next_ports)]
-        metrics |= next_ports.metrics
-    named += [(f"{name}'s metrics", metrics[port]) for name, port in named]
+    named += [(f"{name}'s metrics", ports.metrics[port]) for name, port in named]
     check_free((*named, *others))
-
-
-def _model_ports(ports: Ports) -> list[tuple[str, int]]:
-    rerankers = [(f"rerank-{number}", port) for number, port in enumerate(ports.rerank)]
-    return [("encoder", ports.encoder), ("triton", ports.triton), *rerankers]
 
 
 def check_free(named: Iterable[tuple[str, int]]) -> None:

@@ -25,13 +25,6 @@ GOOD = {
         ({"ORCHESTRATOR_NEXT_ENCODER_ADDRESS": "127.0.0.1:1"}, "it names 0"),
         ({"ORCHESTRATOR_NEXT_RERANK_ADDRESSES": "127.0.0.1:1,127.0.0.1:1"}, "and none without"),
         (
-            {
-                "ORCHESTRATOR_NEXT_ENCODER_ADDRESS": "in-process",
-                "ORCHESTRATOR_NEXT_RERANK_ADDRESSES": "127.0.0.1:1,127.0.0.1:1",
-            },
-            "ORCHESTRATOR_NEXT_… addresses cannot be in-process",
-        ),
-        (
             {"ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT": "0"},
             "ORCHESTRATOR_INGEST_PENDING_BATCH_COUNT must be at least 1",
         ),

@@ -33,8 +33,6 @@ from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.export import export_model
 from tandem.remote.reranker import RemoteReranker
 from tandem.stack.memory import available_bytes
-from tandem.stack.ports import Ports
-from tandem.stack.start_checks import check_ports
 from tandem.stack.start_refused import StartRefused
 from tandem.stages.reranking import Candidates, ScoreQuery
 from tests.support.faults.supervisor import Supervised
@@ -75,7 +73,7 @@ def test_a_machine_that_cannot_hold_both_models_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before anything starts, with both numbers; one model alone is not asked."""
-    monkeypatch.setattr("tandem.cli.serve.up.available_bytes", lambda: 1.5 * GIB)
+    monkeypatch.setattr("tandem.stack.next_models.available_bytes", lambda: 1.5 * GIB)
 
     why = refusal(
         "--next", str(other_repository), data=tmp_path / "data", repository=tiny_repository
@@ -141,22 +139,6 @@ def test_what_is_left_of_memory_is_the_least_of_machine_and_groups(
 ) -> None:
     """A group's files that the kernel gives up first count as left."""
     assert available_bytes(grouped(tmp_path, kind, files)) == left
-
-
-def test_both_models_have_documented_ports() -> None:
-    """For eight shards too, and none is of the other."""
-    ports = Ports.fixed(8)
-    beside = ports.beside(are_free=False)
-
-    named: list[int] = []
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            "tandem.stack.start_checks.check_free",
-            lambda found: named.extend(port for _, port in found),
-        )
-        check_ports(ports, beside, [("proxies", ports.triton_tls), ("", beside.triton_tls)])
-
-    assert len(named) == len(set(named)) == 2 * (4 + 16 + 10) + 2
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from tandem.modeling.export.demo_model import is_demo
 from tandem.platform.child_processes.keeper import ProcessFailed
 from tandem.stack.data_folder import DataFolder
 from tandem.stack.free_ports import free_ports
-from tandem.stack.memory import available_bytes, check_memory
 from tandem.stack.next_models import NextModels, NextWatch, next_manifest
 from tandem.stack.prometheus import (
     MAX_SPEED,
@@ -204,10 +203,7 @@ def _serve_stack(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
         others = [("Triton's proxy", ports.triton_tls)] if asked.tls else []
         if asked.monitoring and not asked.free_ports_only:
             others.append(("Prometheus", _PROMETHEUS_PORT))
-        beside = ports.beside(are_free=asked.free_ports_only) if asked.next else None
-        if beside and asked.tls:
-            others.append(("the proxy of the next Triton", beside.triton_tls))
-        check_ports(ports, beside, others)
+        check_ports(ports, others)
         for note in (folder.note, *given.notes, precision_note(asked.precision)):
             if note:
                 errors.print(note)
@@ -219,19 +215,18 @@ def _serve_stack(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
             certificates = authority.issue_all() if authority else None
             settings = _console_note(manifest) | dict(given.variables)
             second: tuple[NextModels, Manifest] | None = None
-            if asked.next is not None and beside is not None:
-                second_manifest = next_manifest(asked.next, asked.repository, manifest)
-                both = [(asked.repository, manifest), (asked.next, second_manifest)]
-                check_memory(both, count, available_bytes())
+            if asked.next is not None:
+                other = next_manifest(asked.next, asked.repository, manifest, count)
                 models = NextModels(
                     folder.path,
                     asked.next.resolve(),
-                    beside,
+                    Ports.free(count),
                     caches=asked.caches,
                     settings=given.variables,
                     certificates=certificates,
                 )
-                second = opened.enter_context(models), second_manifest
+                opened.enter_context(models)
+                second = models, other
                 settings |= models.variables()
             stack = LocalStack(
                 folder.path,
