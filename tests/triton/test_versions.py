@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tandem.errors import ModelOutputInvalid, ModelUnavailable
 from tandem.model_io.inference.served_model import ServedModel
-from tandem.model_io.inference.version_check import check_version
+from tandem.model_io.inference.version_check import VersionRefused, check_version
 from tandem.model_io.repository.manifest import JOINT_ENCODER, Manifest
 from tandem.model_io.repository.model_version import version_folder
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
@@ -27,7 +27,7 @@ from tests.support.triton.tiny_triton import Serving, with_lone_instances
 pytestmark = pytest.mark.xdist_group("triton-versions")
 
 LOGIT_SHIFT = 40.0
-GOOD, TOO_WIDE, DAMAGED = 2, 3, 4
+GOOD, TOO_WIDE, DAMAGED, REVERSED, RETRAINED = 2, 3, 4, 5, 6
 
 
 class TooWide(torch.nn.Module):
@@ -69,6 +69,16 @@ def _repository(
     torch.jit.save(torch.jit.script(TooWide(torch.jit.load(str(wide)))), str(wide))
     version_folder(repository, DAMAGED).mkdir()
     (version_folder(repository, DAMAGED) / "model.pt").write_bytes(b"no TorchScript")
+    weight = encoder.classifier.weight
+    assert isinstance(weight, torch.Tensor)
+    torch.manual_seed(0)
+    other = weight + 0.5 * weight.std() * torch.randn_like(weight)
+    for version, changed in {REVERSED: weight.flip(0), RETRAINED: other}.items():
+        with torch.no_grad():
+            weight.copy_(changed.clone())
+        name = str(version)
+        save_checkpoint(folder / name, checkpoint.model, checkpoint.tokenizer, {})
+        assert export_version(folder / name, repository) == version
     return repository
 
 
@@ -131,6 +141,15 @@ async def test_a_version_replaces_another(
     with pytest.raises(TritonRefused, match="version 4 is at UNAVAILABLE state"):
         await asyncio.to_thread(versions.load, DAMAGED)
     assert not versions.is_loaded(DAMAGED)
+
+    await asyncio.to_thread(versions.load, REVERSED)
+    with pytest.raises(VersionRefused, match=r"rank correlation -(1\.00|0\.99)"):
+        await check_version(first.at(REVERSED), first)
+    await asyncio.to_thread(versions.load, RETRAINED)
+    assert await logits(first.at(RETRAINED)) != pytest.approx([base] * 3, abs=1e-3)
+    await check_version(first.at(RETRAINED), first)
+    for version in (REVERSED, RETRAINED):
+        await asyncio.to_thread(versions.unload, version)
 
     ended.set()
     assert await asking > 20, "too little was asked to tell"
