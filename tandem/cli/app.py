@@ -43,6 +43,10 @@ _INDEX: Final[Mapping[str, Row]] = {
         "index.index:backup",
         "Have each shard back itself up to its operator's object store.",
     ),
+    "compare": (
+        "index.compare:compare",
+        "Compare two indexes of the same items by judged queries.",
+    ),
     "advise": ("index.index:advise", "Measure what other FAISS types would cost."),
 }
 _NEIGHBOURS: Final[Mapping[str, Row]] = {

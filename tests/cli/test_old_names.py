@@ -82,7 +82,9 @@ NAMES = {
         *("models add-neighbours", "models verify"),
     },
     "--truncation-policy": {"evaluate", "ingest", "search"},
-    "--rerank-k": {"evaluate", "models calibrate", "neighbours build", "search"},
+    "--rerank-k": {
+        *("evaluate", "index compare", "models calibrate", "neighbours build", "search")
+    },
 }
 
 

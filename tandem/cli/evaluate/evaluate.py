@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,9 @@ import typer
 
 from tandem.cli.corpora.detector_files import open_detector_files
 from tandem.cli.evaluate.collection import BEST, Collection
+from tandem.cli.evaluate.compare import GATE_STATUS, print_refusals, print_served
 from tandem.cli.evaluate.evaluate_options import EvaluateOptions
+from tandem.cli.evaluate.judged_measure import judged_reports
 from tandem.cli.evaluate.served_measure import ServedMeasure
 from tandem.cli.options import with_options
 from tandem.cli.terminal.console import errors, out
@@ -21,7 +24,9 @@ from tandem.cli.terminal.progress import LongWork
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.record_regions import RecordRegions
 from tandem.lab.evaluation.gallery import gallery_digest
+from tandem.lab.evaluation.gate import GateRefusal, gate_verdict
 from tandem.lab.evaluation.metrics import RECALL_AT
+from tandem.lab.evaluation.reports.comparison import compare
 from tandem.lab.evaluation.reports.machine import machine_about
 from tandem.lab.evaluation.reports.plots import plot_recall_against_time
 from tandem.lab.evaluation.reports.report import Ranking, Report, joined
@@ -48,7 +53,34 @@ def evaluate(asked: EvaluateOptions) -> None:
     languages. Without --checkpoint the gallery is ingested into its own index and searched through
     the services.
     """
+    baseline = None if asked.gate is None else Report.read(asked.gate)
+    if asked.report is not None:
+        _check_writable(asked.report)
     skipped = SkippedRecords(goes_on=asked.on_error is OnError.SKIP)
+    if asked.queries is not None and asked.index is not None:
+        [judged] = judged_reports(asked, [asked.index], asked.queries)
+        whole = replace(judged, about={**judged.about, **_run_about()})
+    else:
+        whole = _of_galleries(asked, skipped)
+    # Write before printing, so that a closed terminal loses no figures.
+    is_written = asked.report is None or _write_report(whole, asked.report)
+    refusals = [] if baseline is None else _refusals(whole, baseline)
+    answer(plain(whole.as_json()) | ({} if baseline is None else {"refusals": refusals}))
+    print_report(whole)
+    refused = whole.about.get("refused by the server")
+    for line in skipped.lines() if refused else skipped.report():
+        errors.print(line)
+    if refused:
+        errors.print(f"left out: {refused} that the server refused, as said above")
+    if baseline is not None:
+        print_refusals(refusals, f"no worse than {asked.gate}")
+    if not is_written:
+        raise typer.Exit(1)
+    if refusals:
+        raise typer.Exit(GATE_STATUS)
+
+
+def _of_galleries(asked: EvaluateOptions, skipped: SkippedRecords) -> Report:
     measure = _measure(asked, skipped)
     collection = Collection(asked, skipped)
     with LongWork() as work:
@@ -59,24 +91,23 @@ def evaluate(asked: EvaluateOptions) -> None:
     about = {
         **collection.about(galleries, digest),
         **measure.origin(digest),
+        **_run_about(),
+    }
+    return joined([measure.measure(each, about) for each in galleries])
+
+
+def _run_about() -> dict[str, str]:
+    return {
         "command": " ".join(["tandem", *sys.argv[1:]]),
         **machine_about(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
-    if asked.report is not None:
-        _check_writable(asked.report)
-    whole = joined([measure.measure(each, about) for each in galleries])
-    # Write before printing, so that a closed terminal loses no figures.
-    is_written = asked.report is None or _write_report(whole, asked.report)
-    answer(plain(whole.as_json()))
-    print_report(whole)
-    refused = whole.about.get("refused by the server")
-    for line in skipped.lines() if refused else skipped.report():
-        errors.print(line)
-    if refused:
-        errors.print(f"left out: {refused} that the server refused, as said above")
-    if not is_written:
-        raise typer.Exit(1)
+
+
+def _refusals(report: Report, baseline: Report) -> list[GateRefusal]:
+    """Returns what is worse; raises ValueError if the baseline is of other queries."""
+    list(compare({"the report of --gate": [baseline], "this evaluation": [report]}))
+    return gate_verdict(report, baseline)
 
 
 def _measure(asked: EvaluateOptions, skipped: SkippedRecords) -> "OfflineMeasure | ServedMeasure":
@@ -130,9 +161,11 @@ def print_report(report: Report) -> None:
     recall_names = [f"R@{k}   95 % CI" for k in RECALL_AT]
     out.print(report.about["title"])
     _print_rows(report, recall_names, lambda each: map(recall_cell, each.recalls))
-    # Below 100 if a query matches several items, of which one is the answer.
-    out.print(f"{BEST}: {report.about[BEST]}")
+    if BEST in report.about:
+        # Below 100 if a query matches several items, of which one is the answer.
+        out.print(f"{BEST}: {report.about[BEST]}")
     _print_rows(report, ORDER_METRICS, order_cells)
+    print_served({"": report})
 
 
 def _print_rows(

@@ -48,6 +48,14 @@ class EvaluateOptions:
     ] = False
     concurrency: Annotated[int, typer.Option(help="searches at once", min=1)] = 8
     address: ADDRESS = DEFAULT_ADDRESS
+    queries: Annotated[
+        Path | None,
+        typer.Option(help="judged queries, a folder or a .jsonl file, which --index is asked"),
+    ] = None
+    index: Annotated[str | None, "with --queries: the index id to measure, as it stands"] = None
+    gate: Annotated[
+        Path | None, "a report.json of the same queries; worse figures end with status 3"
+    ] = None
     checkpoint: Annotated[Path | None, "measure this checkpoint without a server"] = None
     retriever: Annotated[
         Path | None, "with --checkpoint: another checkpoint whose BE retrieves"
@@ -90,6 +98,10 @@ class EvaluateOptions:
 
     def __post_init__(self) -> None:
         """Raises BadParameter for an option that would be ignored."""
+        if (self.queries is None) != (self.index is None):
+            raise typer.BadParameter("--queries and --index need each other")
+        if self.queries and (self.checkpoint or self.regions or self.distractors):
+            raise typer.BadParameter("--queries asks a served index: give no other gallery")
         if self.checkpoint is None:
             of_a_checkpoint = {
                 "--retriever": self.retriever,

@@ -29,6 +29,12 @@ from tandem.lab.evaluation.reports.report import BE, Ranking, Report
 ORDER_METRICS = (f"NDCG@{NDCG_AT}", "MAP", "MRR", "median rank")
 """What `order_cells` gives: the metrics of every answer, or of the whole order."""
 
+SERVED_HEADS = ("direction", "order by", "p50 ms", "p95 ms", "empty", "ECE")
+
+_SERVED_NOTE = (
+    "p95: the median of those of five consecutive parts. Empty: queries that no item answered. "
+    "ECE: the calibration error of the match probabilities of the first ten items."
+)
 _FUSED_POOL_SIZE = 20
 _PUBLISHED_LANGUAGES = ("en", "de", "fr", "cs")
 
@@ -71,6 +77,8 @@ def report_markdown(report: Report, plot_name: str | None = None) -> str:
     if plot_name:
         parts += ["## What k buys", f"![R@1 against what a query takes]({plot_name})"]
     parts += ["## Time", _times(report)]
+    if served := served_rows(report):
+        parts += ["## Served", _SERVED_NOTE, markdown_table(SERVED_HEADS, served)]
     if times := list(evaluation_times(report)):
         parts += [
             "## Time of the whole evaluation",
@@ -129,6 +137,22 @@ def order_cells(ranking: Ranking) -> tuple[str, ...]:
         # Over half of the answers are in no list.
         f"{median:g}" if math.isfinite(median := median_rank(ranking.ranks)) else "not in a list",
     )
+
+
+def served_rows(report: Report) -> list[list[str]]:
+    """Returns SERVED_HEADS of each order that a server searched in."""
+    return [
+        [
+            each.direction,
+            each.order_by,
+            f"{1e3 * (each.query_seconds or 0.0):.1f}",
+            f"{1e3 * served.p95_seconds:.1f}",
+            f"{100 * served.empty_count / len(each.ranks):.1f} %",
+            "" if (error := served.calibration_error) is None else f"{error:.3f}",
+        ]
+        for each in report.rankings
+        if (served := each.served) is not None
+    ]
 
 
 def _by_ranking(
@@ -235,6 +259,8 @@ def _languages_beside_published(report: Report) -> Iterator[Sequence[str]]:
 
 def _published_names(report: Report, order_by: str) -> list[str]:
     """Returns the paper's names of that order: a pool of the whole gallery is its CE alone."""
+    if "judged queries" in report.about:
+        return []
     return [order_by, EVERY_PAIR] if reads_every_pair(report, order_by) else [order_by]
 
 
