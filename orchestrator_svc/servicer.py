@@ -22,6 +22,7 @@ from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE
 from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import page_query_from_proto, query_from_proto
+from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE
 from tandem.errors import CursorInvalid, ServiceUnavailable, TandemError
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
@@ -146,6 +147,17 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
                 full_coverage_required=request.full_coverage_required,
             )
         )
+
+    async def SetCalibrations(
+        self, request: search_service_pb2.SetCalibrationsRequest, context: grpc.aio.ServicerContext
+    ) -> search_service_pb2.SetCalibrationsResponse:
+        """Says what the scores of an index mean."""
+        count = await self.orchestrator.set_calibrations(
+            request.index_id,
+            list(map(SCORE_CALIBRATION_WIRE.from_proto, request.calibrations)),
+            self._deadline.of_call(context),
+        )
+        return search_service_pb2.SetCalibrationsResponse(calibration_count=count)
 
 
 def _phase(answer: SearchResult) -> search_service_pb2.StreamSearchItemsResponse:

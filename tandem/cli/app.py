@@ -90,6 +90,10 @@ PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
         "neighbours": (_NEIGHBOURS, "Build the lists that LeaPRR learns from."),
         "evaluate": ("evaluate.evaluate:evaluate", "Measure R@1, R@5 and R@10 in both directions."),
         "compare": ("evaluate.compare:compare", "Compare R@1 of systems on the same queries."),
+        "calibrate": (
+            "evaluate.calibrate:calibrate",
+            "Measure what an index's scores mean, and have its searches use it.",
+        ),
         "regions": ("corpora.regions:regions", "Write a detector's regions as one file."),
     },
     "Operate": {

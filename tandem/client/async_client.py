@@ -35,6 +35,7 @@ from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexListing
 from tandem.contract.search.query import PageQuery, SearchOptions
+from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.errors import TandemError
 
 
@@ -172,6 +173,16 @@ class AsyncClient:
             )
             if not (after := page.last):
                 return listing
+
+    async def set_calibrations(
+        self, calibrations: Iterable[ScoreCalibration], *, index_id: str
+    ) -> int:
+        """Says what the scores of an index mean, as `tandem calibrate` does after measuring it.
+
+        Each takes the place of the one of its scorer and direction. Returns how many the index has.
+        Raises IndexNotFound, and RequestMalformed for numbers that are not finite.
+        """
+        return await self._transport.set_calibrations(list(calibrations), check_index_id(index_id))
 
     async def ingest(
         self,

@@ -38,6 +38,7 @@ from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexListing
 from tandem.contract.search.query import PageQuery, SearchOptions
+from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.errors import TandemError
 
 
@@ -168,6 +169,14 @@ class Client:
             )
             if not (after := page.last):
                 return listing
+
+    def set_calibrations(self, calibrations: Iterable[ScoreCalibration], *, index_id: str) -> int:
+        """Says what the scores of an index mean, as `tandem calibrate` does after measuring it.
+
+        Each takes the place of the one of its scorer and direction. Returns how many the index has.
+        Raises IndexNotFound, and RequestMalformed for numbers that are not finite.
+        """
+        return self._transport.set_calibrations(list(calibrations), check_index_id(index_id))
 
     def ingest(
         self,

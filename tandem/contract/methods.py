@@ -84,6 +84,10 @@ _METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
         "SearchService/RemoveIndex": _SMALL,
     },
     AccessRule.ADMIN: {
+        # Null scores of 8 kB for each scorer and direction.
+        "SearchService/SetCalibrations": RequestLimit(MIB, 1_000),
+    }
+    | {
         f"IndexAdminService/{method}": _SMALL
         for method in (
             "DescribeIndexes",

@@ -16,6 +16,7 @@ from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
 from tandem.contract.search.query import PageQuery, SearchQuery
+from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.engine.answer_pump import AnswerPump, read_aside
 from tandem.engine.in_loop import (
     Call,
@@ -82,6 +83,12 @@ class Local:
             lambda own, deadline: own.list_indexes(
                 after, MAX_PAGE_SIZE, deadline, full_coverage_required=full_coverage_required
             )
+        )
+
+    def set_calibrations(self, calibrations: Sequence[ScoreCalibration], index_id: str) -> int:
+        """Stores what was measured."""
+        return self._answer(
+            lambda own, deadline: own.set_calibrations(index_id, calibrations, deadline)
         )
 
     def ingest(self, batches: IngestBatches) -> Generator[list[IngestOutcome], None, None]:

@@ -9,6 +9,7 @@ from tandem.search.calls.guarded import GuardedEncoder, GuardedReranker, Guarded
 from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
@@ -96,6 +97,7 @@ def make_orchestrator(
             reserve=settings.reserve_time_share,
         ),
         pace=RerankPace(chunk_rule),
+        calibrations=Calibrations(shards[0]),
         stages=[
             NeighbourStage(
                 shards, rerankers, settings.neighbour_pool_count, settings.neighbours_time_share

@@ -15,6 +15,7 @@ from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
 from tandem.contract.search.ingest import IngestBatch
 from tandem.contract.search.query import PageQuery, SearchQuery
+from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.errors import TandemError
 from tandem.search.batch_search import BatchSearcher
 from tandem.search.contents.documents import DocumentScorer
@@ -94,8 +95,18 @@ class Orchestrator:
 
     async def remove_index(self, index_id: str, deadline: Deadline) -> Removal:
         """Deletes an index, or a part of a large one, as `Remover.remove_index` does."""
+        # Another index of the same name will have other null scores.
+        await self.searcher.services.calibrations.forget(index_id, deadline)
         async with self.index_list.naming():
             return await self.remover.remove_index(index_id, deadline)
+
+    async def set_calibrations(
+        self, index_id: str, measured: Sequence[ScoreCalibration], deadline: Deadline
+    ) -> int:
+        """Says what the scores of an index mean; returns how many calibrations it has."""
+        async with self.index_list.naming():
+            await self.survey.describe(index_id, deadline)
+        return await self.searcher.services.calibrations.put(index_id, measured, deadline)
 
     async def describe_index(
         self, index_id: str, deadline: Deadline, *, full_coverage_required: bool = False

@@ -6,6 +6,7 @@ from tandem.v1 import content_pb2 as _content_pb2
 from tandem.v1 import cost_pb2 as _cost_pb2
 from tandem.v1 import error_reason_pb2 as _error_reason_pb2
 from tandem.v1 import index_service_pb2 as _index_service_pb2
+from tandem.v1 import score_calibration_pb2 as _score_calibration_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -578,6 +579,20 @@ class ListIndexesRequest(_message.Message):
     page_token: str
     full_coverage_required: bool
     def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., full_coverage_required: _Optional[bool] = ...) -> None: ...
+
+class SetCalibrationsRequest(_message.Message):
+    __slots__ = ("index_id", "calibrations")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    CALIBRATIONS_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    calibrations: _containers.RepeatedCompositeFieldContainer[_score_calibration_pb2.ScoreCalibration]
+    def __init__(self, index_id: _Optional[str] = ..., calibrations: _Optional[_Iterable[_Union[_score_calibration_pb2.ScoreCalibration, _Mapping]]] = ...) -> None: ...
+
+class SetCalibrationsResponse(_message.Message):
+    __slots__ = ("calibration_count",)
+    CALIBRATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    calibration_count: int
+    def __init__(self, calibration_count: _Optional[int] = ...) -> None: ...
 
 class ListIndexesResponse(_message.Message):
     __slots__ = ("indexes", "next_page_token", "missing_shards")

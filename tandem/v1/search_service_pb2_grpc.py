@@ -75,6 +75,11 @@ class SearchServiceStub:
                 request_serializer=tandem_dot_v1_dot_search__service__pb2.ListIndexesRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_search__service__pb2.ListIndexesResponse.FromString,
                 _registered_method=True)
+        self.SetCalibrations = channel.unary_unary(
+                '/tandem.v1.SearchService/SetCalibrations',
+                request_serializer=tandem_dot_v1_dot_search__service__pb2.SetCalibrationsRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_search__service__pb2.SetCalibrationsResponse.FromString,
+                _registered_method=True)
 
 
 class SearchServiceServicer:
@@ -148,6 +153,14 @@ class SearchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetCalibrations(self, request, context):
+        """Says what the scores of an index mean, as was measured on it: each takes
+        the place of the one of the same scorer and direction. For administrators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SearchServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -190,6 +203,11 @@ def add_SearchServiceServicer_to_server(servicer, server):
                     servicer.ListIndexes,
                     request_deserializer=tandem_dot_v1_dot_search__service__pb2.ListIndexesRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_search__service__pb2.ListIndexesResponse.SerializeToString,
+            ),
+            'SetCalibrations': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetCalibrations,
+                    request_deserializer=tandem_dot_v1_dot_search__service__pb2.SetCalibrationsRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_search__service__pb2.SetCalibrationsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(

@@ -17,6 +17,8 @@ def why_empty(
     """Returns a line for each cause that further searches reveal; none if something was found."""
     if result.items:
         return []
+    if result.abstained:
+        return [result.why_empty]
     found = list(_causes(client, query, index_id, options, result))
     return found or ["no item of the index fits the search"]
 

@@ -35,6 +35,7 @@ from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE, IndexDes
 from tandem.contract.search.ingest_wire import batch_to_proto, outcomes_from_proto
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import searched_to_proto
+from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE, ScoreCalibration
 from tandem.errors import TandemError
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 
@@ -150,6 +151,16 @@ class AsyncRemote:
         return PAGE_WIRE.from_proto(
             await self._call(self._connection.current().search.ListIndexes, request)
         )
+
+    async def set_calibrations(
+        self, calibrations: Sequence[ScoreCalibration], index_id: str
+    ) -> int:
+        """Stores what was measured."""
+        request = search_service_pb2.SetCalibrationsRequest(
+            index_id=index_id, calibrations=map(SCORE_CALIBRATION_WIRE.to_proto, calibrations)
+        )
+        method = self._connection.current().search.SetCalibrations
+        return int((await self._call(method, request)).calibration_count)
 
     async def ingest(self, batches: IngestBatches) -> AsyncGenerator[list[IngestOutcome], None]:
         """Yields each batch's outcomes, in order.

@@ -10,6 +10,7 @@ from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
 from tandem.contract.search.query import PageQuery, SearchQuery
+from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.errors import TandemError
 
 
@@ -44,6 +45,12 @@ class AsyncTransport(Protocol):
         self, index_id: str, *, full_coverage_required: bool
     ) -> IndexDescription:
         """Returns the state of an index."""
+        ...
+
+    async def set_calibrations(
+        self, calibrations: Sequence[ScoreCalibration], index_id: str
+    ) -> int:
+        """Stores what was measured; returns how many calibrations the index has."""
         ...
 
     async def list_indexes(self, after: str, *, full_coverage_required: bool) -> IndexPage:

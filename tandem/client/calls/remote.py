@@ -37,6 +37,7 @@ from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE, IndexDes
 from tandem.contract.search.ingest_wire import batch_to_proto, outcomes_from_proto
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import searched_to_proto
+from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE, ScoreCalibration
 from tandem.errors import TandemError
 from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
 
@@ -148,6 +149,14 @@ class Remote:
         return PAGE_WIRE.from_proto(
             self._call(self._connection.current().search.ListIndexes, request)
         )
+
+    def set_calibrations(self, calibrations: Sequence[ScoreCalibration], index_id: str) -> int:
+        """Stores what was measured."""
+        request = search_service_pb2.SetCalibrationsRequest(
+            index_id=index_id, calibrations=map(SCORE_CALIBRATION_WIRE.to_proto, calibrations)
+        )
+        method = self._connection.current().search.SetCalibrations
+        return int((self._call(method, request)).calibration_count)
 
     def ingest(self, batches: IngestBatches) -> Generator[list[IngestOutcome], None, None]:
         """Yields each batch's outcomes, in order.

@@ -217,7 +217,7 @@ class SearchResult:
         if self.items:
             return ""
         if self.abstained:
-            return "nothing here matches: no item scores higher than strangers do"
+            return "nothing here matches: a query without an answer may score as high"
         if self.coverage.covered_item_count:
             return "no item fits: a filter or a limit of the search left all out"
         return (

@@ -2,5 +2,6 @@
 
 index_list, index_survey   over all shards
 alias_book   keeps the notes of shard 0: alias records and calibrations
+calibrations what the scores of an index mean, as its note says
 follower   keeps a generation equal to another; pace   how much time it may take
 """

@@ -49,6 +49,7 @@ from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
@@ -201,6 +202,7 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         """What it gives at once; as an earlier version it gives all, and says nothing of it."""
         self.sequence = 0
         """Counts writes, over all indexes."""
+        self.notes: dict[str, index_pb.Note] = {}
         self.answers: dict[str, tuple[object, object]] = {}
         """Of writes with a request id, by it: given again instead of writing again."""
 
@@ -386,6 +388,22 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         ]
         return index_pb.ListShardIndexesResponse(indexes=summaries[: request.max_count])
 
+    async def ReadNotes(
+        self, request: index_pb.ReadNotesRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.ReadNotesResponse:
+        """Returns the notes; a search asks for them too, which `asked` does not count."""
+        found = [note for key, note in self.notes.items() if key.startswith(request.prefix)]
+        return index_pb.ReadNotesResponse(notes=found)
+
+    async def PutNote(
+        self, request: index_pb.PutNoteRequest, context: grpc.aio.ServicerContext
+    ) -> index_pb.PutNoteResponse:
+        """Keeps a note, whoever wrote it before."""
+        self.notes[request.key] = index_pb.Note(
+            key=request.key, value=request.value, revision=request.replaced_revision + 1
+        )
+        return index_pb.PutNoteResponse(sequence=self.sequence)
+
     async def DescribeShardIndex(
         self, request: index_pb.DescribeShardIndexRequest, context: grpc.aio.ServicerContext
     ) -> index_pb.DescribeShardIndexResponse:
@@ -535,6 +553,7 @@ async def stack(
                     minimum_coverage=minimum_coverage,
                     shares=TimeShares(retrieval=retrieval_time_share),
                     pace=RerankPace(chunk_rule),
+                    calibrations=Calibrations(stages.shards[0]),
                     stages=[NeighbourStage(stages.shards, stages.rerankers)],
                 ),
                 DepthRules(stages.rerankers),

@@ -53,6 +53,10 @@ class HeldOutPools:
             *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
         )
 
+    def only(self, is_chosen_Q: NDArray[np.bool_]) -> Self:
+        """Returns the pools of these queries."""
+        return type(self)(*(getattr(self, each.name)[is_chosen_Q] for each in fields(self)))
+
     @property
     def query_count(self) -> int:
         return len(self.match_logits)

@@ -53,6 +53,11 @@ class ProbabilityQuality:
     brier: float
     """Mean squared error over all pairs."""
 
+    @property
+    def highest_error(self) -> float:
+        """The highest of the three calibration errors."""
+        return max(self.pool_error, self.returned_error, self.first_error)
+
     @classmethod
     def of(cls, calibration: ProbabilityCalibration, pools: HeldOutPools) -> Self:
         logits_QK, is_match_QK = pools.match_logits, pools.is_match

@@ -44,6 +44,9 @@ type SearchServiceClient interface {
 	// Returns the indexes that the caller may search, page by page, in byte order
 	// of their ids.
 	ListIndexes(ctx context.Context, in *ListIndexesRequest, opts ...grpc.CallOption) (*ListIndexesResponse, error)
+	// Says what the scores of an index mean, as was measured on it: each takes
+	// the place of the one of the same scorer and direction. For administrators.
+	SetCalibrations(ctx context.Context, in *SetCalibrationsRequest, opts ...grpc.CallOption) (*SetCalibrationsResponse, error)
 }
 
 type searchServiceClient struct {
@@ -171,6 +174,15 @@ func (c *searchServiceClient) ListIndexes(ctx context.Context, in *ListIndexesRe
 	return out, nil
 }
 
+func (c *searchServiceClient) SetCalibrations(ctx context.Context, in *SetCalibrationsRequest, opts ...grpc.CallOption) (*SetCalibrationsResponse, error) {
+	out := new(SetCalibrationsResponse)
+	err := c.cc.Invoke(ctx, "/tandem.v1.SearchService/SetCalibrations", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SearchServiceServer is the server API for SearchService service.
 // All implementations must embed UnimplementedSearchServiceServer
 // for forward compatibility
@@ -202,6 +214,9 @@ type SearchServiceServer interface {
 	// Returns the indexes that the caller may search, page by page, in byte order
 	// of their ids.
 	ListIndexes(context.Context, *ListIndexesRequest) (*ListIndexesResponse, error)
+	// Says what the scores of an index mean, as was measured on it: each takes
+	// the place of the one of the same scorer and direction. For administrators.
+	SetCalibrations(context.Context, *SetCalibrationsRequest) (*SetCalibrationsResponse, error)
 	mustEmbedUnimplementedSearchServiceServer()
 }
 
@@ -232,6 +247,9 @@ func (UnimplementedSearchServiceServer) DescribeIndex(context.Context, *Describe
 }
 func (UnimplementedSearchServiceServer) ListIndexes(context.Context, *ListIndexesRequest) (*ListIndexesResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ListIndexes not implemented")
+}
+func (UnimplementedSearchServiceServer) SetCalibrations(context.Context, *SetCalibrationsRequest) (*SetCalibrationsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method SetCalibrations not implemented")
 }
 func (UnimplementedSearchServiceServer) mustEmbedUnimplementedSearchServiceServer() {}
 
@@ -401,6 +419,24 @@ func _SearchService_ListIndexes_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SearchService_SetCalibrations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetCalibrationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SearchServiceServer).SetCalibrations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/tandem.v1.SearchService/SetCalibrations",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SearchServiceServer).SetCalibrations(ctx, req.(*SetCalibrationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 var _SearchService_serviceDesc = grpc.ServiceDesc{
 	ServiceName: "tandem.v1.SearchService",
 	HandlerType: (*SearchServiceServer)(nil),
@@ -428,6 +464,10 @@ var _SearchService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListIndexes",
 			Handler:    _SearchService_ListIndexes_Handler,
+		},
+		{
+			MethodName: "SetCalibrations",
+			Handler:    _SearchService_SetCalibrations_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
