@@ -624,6 +624,15 @@ class IndexReadOnly(TandemError):
         )
 
 
+class GenerationRefused(TandemError):
+    """A generation cannot be created, promoted or dropped now."""
+
+    status = "FAILED_PRECONDITION"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(f"nothing was changed: {why}")
+
+
 class NoteChanged(TandemError):
     """A note of a shard was replaced by another process meanwhile."""
 

@@ -54,8 +54,11 @@ class Wanted(_Kept):
     """Holds what an operator asked for, until a keeper has carried it out."""
 
     kind: str
-    index_id: str = ""
-    ungated: bool = False
+    """Promote, rollback or drop."""
+    index_id: str
+    """The generation that is not to serve yet, again, or any more."""
+    why: str = ""
+    """For a rollback; for a promotion the gate's figures, or why it needs none."""
     caller: str = ""
     asked_time: float = 0.0
 
@@ -66,6 +69,9 @@ class WantedOutcome(_Kept):
 
     text: str
     ended_time: float
+    asked_time: float = 0.0
+    """Of the request."""
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,9 @@ class AliasRecord(_Kept):
             record = _read(object_of(note.value, "it"))
             if record.alias != alias or alias_of(record.serving) != alias:
                 raise ValueError(f"it is of {record.alias} and serves {record.serving}")
-            record.generation(record.serving)
-        except (ValueError, KeyError) as error:
+            if not record.has(record.serving):
+                raise ValueError(f"it has no generation {record.serving}")
+        except ValueError as error:
             raise InternalFault(why=f"the record of alias {alias} is damaged: {error}") from None
         return replace(record, revision=note.revision)
 
@@ -121,12 +128,14 @@ class AliasRecord(_Kept):
         """Returns the text of the record's note."""
         return json.dumps(_written(asdict(self)))
 
-    def generation(self, index_id: str) -> Generation:
-        """Returns the generation; raises KeyError if there is none of that id."""
-        for each in self.generations:
-            if each.index_id == index_id:
-                return each
-        raise KeyError(f"it has no generation {index_id}")
+    def has(self, index_id: str) -> bool:
+        """Returns whether there is a generation of that id."""
+        return any(each.index_id == index_id for each in self.generations)
+
+    def fingerprint_of(self, index_id: str) -> str:
+        """Returns the fingerprint of the generation's model; empty where it is unknown."""
+        found = (each.fingerprint for each in self.generations if each.index_id == index_id)
+        return next(found, "")
 
 
 _PARTS: Mapping[str, type[_Kept]] = {

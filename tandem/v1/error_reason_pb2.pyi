@@ -62,6 +62,7 @@ class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_REASON_INDEX_READ_ONLY: _ClassVar[ErrorReason]
     ERROR_REASON_NOTE_CHANGED: _ClassVar[ErrorReason]
     ERROR_REASON_WRITER_REFUSED: _ClassVar[ErrorReason]
+    ERROR_REASON_GENERATION_REFUSED: _ClassVar[ErrorReason]
 ERROR_REASON_UNSPECIFIED: ErrorReason
 ERROR_REASON_REQUEST_MALFORMED: ErrorReason
 ERROR_REASON_CONTENT_MISSING: ErrorReason
@@ -117,6 +118,7 @@ ERROR_REASON_UNCALIBRATED: ErrorReason
 ERROR_REASON_INDEX_READ_ONLY: ErrorReason
 ERROR_REASON_NOTE_CHANGED: ErrorReason
 ERROR_REASON_WRITER_REFUSED: ErrorReason
+ERROR_REASON_GENERATION_REFUSED: ErrorReason
 
 class ItemError(_message.Message):
     __slots__ = ("reason", "message")

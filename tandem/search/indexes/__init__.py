@@ -4,4 +4,6 @@ index_list, index_survey   over all shards
 alias_book   keeps the notes of shard 0: alias records and calibrations
 calibrations what the scores of an index mean, as its note says
 follower   keeps a generation equal to another; pace   how much time it may take
+keeper, kept_generations   the lease of an alias, and what its holder does: follow, promote, drop
+generations   what operators ask for, and how far each generation is
 """

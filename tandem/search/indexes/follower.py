@@ -105,7 +105,7 @@ class Follower:
         term: int,
         pace: Pace,
     ) -> None:
-        """Takes the encoder of the target's model, and the fingerprint that it must have."""
+        """Takes the encoder of the target's model, which must have the fingerprint."""
         self._shard, self._source_id, self._target_id = shard, source_id, target_id
         self._encoder, self._fingerprint = encoder, fingerprint
         self._term, self._pace = term, pace
@@ -140,7 +140,7 @@ class Follower:
                 self.progress.items_per_second = count / (ended - began_time)
             elif not has_brought:
                 await asyncio.sleep(_IDLE_SECONDS)
-            if time.monotonic() > self._save_time + _SAVE_SECONDS:
+            if self._is_stopped or time.monotonic() > self._save_time + _SAVE_SECONDS:
                 with suppress(StoreFull):
                     await self._save()
 

@@ -24,7 +24,7 @@ RECORD = AliasRecord(
     next_number=3,
     previous="photos",
     lease=Lease("host/1", 2, 3),
-    wanted=Wanted("promote", "photos@2", ungated=True, caller="me", asked_time=3.0),
+    wanted=Wanted("promote", "photos@2", why="new", caller="me", asked_time=3.0),
     outcome=WantedOutcome("done", 4.0),
 )
 

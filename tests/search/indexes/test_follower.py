@@ -17,6 +17,7 @@ from tandem.search.indexes.follower import Follower
 from tandem.search.indexes.pace import Pace
 from tandem.stages.item_write import Delete
 from tandem.stages.notes import SetWriter
+from tandem.stages.shard import Shard
 from tests.support.item_store.followed_index import (
     LONG,
     Caller,
@@ -28,7 +29,7 @@ from tests.support.item_store.followed_index import (
 FIRST, SECOND = NumberEncoder("model-a", 4), NumberEncoder("model-b", 8)
 
 
-def follower(shard: LocalShard, term: int, source: str = "a", target: str = "a@2") -> Follower:
+def follower(shard: Shard, term: int, source: str = "a", target: str = "a@2") -> Follower:
     model = SECOND if target == "a@2" else FIRST
     return Follower(shard, source, target, model, model.fingerprint, term, Pace(1.0, 2))
 

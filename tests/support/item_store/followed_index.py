@@ -47,7 +47,16 @@ class NumberEncoder(Encoder):
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the model of this fingerprint."""
-        return ModelDescription(fingerprint=self.fingerprint)
+        return ModelDescription(
+            family="numbers",
+            fingerprint=self.fingerprint,
+            precision="fp32",
+            embedding_dimension=self.dimension,
+            max_text_token_count=8,
+            max_text_bytes=64,
+            max_image_bytes=64,
+            max_image_pixel_count=64,
+        )
 
     def encoding(self, text: str) -> Encoding:
         """Returns what it makes of a text."""

@@ -1,0 +1,219 @@
+"""Creates, promotes, rolls back and drops generations, on shards of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tandem.contract.deadline import Deadline
+from tandem.errors import GenerationRefused, IndexIdInvalid, IndexNotFound, WriterRefused
+from tandem.search.indexes.alias_book import AliasBook
+from tandem.search.indexes.generations import Generations
+from tandem.search.indexes.keeper import Keeper
+from tandem.search.indexes.kept_generations import DROP, PROMOTE, ROLL_BACK
+from tandem.search.shard_map import ShardMap
+from tandem.stages.aliases import AliasRecord
+from tandem.stages.item_write import Delete, Upsert
+from tests.support.item_store.followed_index import LONG, NumberEncoder
+from tests.support.orchestrator_svc.local_shards import local_shards, until
+
+FIRST, SECOND = NumberEncoder("model-a", 4), NumberEncoder("model-b", 8)
+
+
+class Orchestrating:
+    """One orchestrator's part in generations, and a caller that writes through it."""
+
+    def __init__(self, shards: Sequence[Any], texts: dict[str, str]) -> None:
+        self.shards, self.texts = shards, texts
+        self.book = AliasBook(shards)
+        self.keeper = Keeper(self.book, [FIRST, SECOND], shards, 1.0, 2)
+        self.generations = Generations(self.book, [FIRST, SECOND], shards)
+        self._map = ShardMap(len(shards))
+        self.longest_seconds = 0.0
+
+    async def begin(self) -> None:
+        await self.book.begin(soon())
+        self.keeper.begin()
+
+    async def end(self) -> None:
+        await self.keeper.close()
+        await self.book.close()
+
+    async def write(self, item_id: str, text: str | None) -> None:
+        """Stores or deletes, under the generation that serves, as an ingest does."""
+        shard = self.shards[self._map.owner("photos", item_id)]
+        began_time = asyncio.get_running_loop().time()
+        while True:
+            serving = self.book.record("photos").serving
+            model = FIRST if serving == "photos" or serving.endswith("3") else SECOND
+            write: Upsert | Delete = Delete(serving, [item_id])
+            if text is not None:
+                write = Upsert(serving, model.fingerprint, [model.item(item_id, text)])
+            try:
+                with suppress(IndexNotFound):  # a delete before the first item
+                    await shard.write(write, soon())
+                break
+            except WriterRefused:
+                await asyncio.sleep(0.02)
+                await self.book.refresh(soon())
+        seconds = asyncio.get_running_loop().time() - began_time
+        self.longest_seconds = max(self.longest_seconds, seconds)
+        self.texts.pop(item_id, None)
+        if text is not None:
+            self.texts[item_id] = text
+
+    async def write_at_random(
+        self, chance: random.Random, count: int, is_over: asyncio.Event | None = None
+    ) -> None:
+        for _ in range(count):
+            if is_over and is_over.is_set():
+                return
+            item_id = f"item-{chance.randrange(200)}"
+            number = chance.randrange(10**6)
+            await self.write(item_id, f"text {number}" if chance.random() < 0.7 else None)
+
+    async def ask(self, kind: str, index_id: str = "photos") -> str:
+        return await self.generations.ask(kind, index_id, "why", "me", Deadline.after(60))
+
+    async def record(self) -> AliasRecord:
+        await self.book.refresh(soon())
+        return self.book.record("photos")
+
+    async def until_scanned(self) -> None:
+        while True:
+            record = await self.record()
+            statuses = await self.generations.statuses(record, soon())
+            progress = [each for status in statuses for each in status.progress]
+            if len(progress) == len(self.shards) and all(each.is_scanned for each in progress):
+                return
+            await asyncio.sleep(0.05)
+
+    async def stored(self, index_id: str) -> dict[str, str]:
+        texts: dict[str, str] = {}
+        for shard in self.shards:
+            store = shard._shard._shard._store
+            with suppress(IndexNotFound):
+                ids = store.item_ids(index_id, 10_000)
+                texts |= {
+                    each.item_id: each.content.text for each in store.read_items(index_id, ids)
+                }
+        return texts
+
+
+def soon() -> Deadline:
+    return Deadline.after(30.0)
+
+
+@asynccontextmanager
+async def orchestrating(path: Path, count: int = 1) -> AsyncIterator[list[Orchestrating]]:
+    texts: dict[str, str] = {}
+    async with local_shards(path) as shards:
+        each = [Orchestrating(shards, texts) for _ in range(count)]
+        for one in each:
+            await one.begin()
+        try:
+            yield each
+        finally:
+            for one in each:
+                await one.end()
+
+
+async def test_a_generation_is_made_promoted_rolled_back_and_dropped_under_writes(
+    tmp_path: Path,
+) -> None:
+    async with orchestrating(tmp_path, 2) as (one, other):
+        chance = random.Random(1)
+        await one.write_at_random(chance, 100)
+        is_over = asyncio.Event()
+        writing = asyncio.create_task(one.write_at_random(chance, 10_000, is_over))
+        made = await other.generations.create("photos", soon())
+        assert (made.index_id, made.fingerprint) == ("photos@2", "model-b")
+        await one.until_scanned()
+        # Either orchestrator takes any request, whoever has the lease.
+        assert await one.ask(PROMOTE) == "photos@2"
+        assert await other.ask(ROLL_BACK) == "photos"
+        assert (await one.record()).rolled_back_why == "why"
+        assert await other.ask(PROMOTE) == "photos@2"
+        is_over.set()
+        await writing
+        assert one.longest_seconds < 5.0
+        assert await one.stored("photos@2") == one.texts
+        assert await one.ask(ROLL_BACK) == "photos"
+        assert await one.stored("photos") == one.texts
+        assert await other.ask(DROP, "photos@2") == "photos"
+        assert await one.stored("photos@2") == {}
+        assert (await one.record()).next_number == 3
+
+
+async def test_what_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
+    async with orchestrating(tmp_path) as (one,):
+        with pytest.raises(IndexNotFound):
+            await one.generations.create("photos", soon())
+        await one.write("a", "text 1")
+        with pytest.raises(IndexIdInvalid, match="photos@2"):
+            await one.generations.create("photos@2", soon())
+        with pytest.raises(GenerationRefused, match="create one"):
+            await one.ask(PROMOTE)
+        await one.write("b", f"{LONG} 2")
+        await one.generations.create("photos", soon())
+        with pytest.raises(GenerationRefused, match=r"photos@2 next to photos"):
+            await one.generations.create("photos", soon())
+        with pytest.raises(GenerationRefused, match="photos serves"):
+            await one.ask(DROP, "photos")
+        with pytest.raises(GenerationRefused, match="did not serve before"):
+            await one.ask(ROLL_BACK)
+        await one.until_scanned()
+        with pytest.raises(GenerationRefused, match=r"1 items, photos 2 \(b: "):
+            await one.ask(PROMOTE)
+        assert await one.stored("photos") == one.texts
+        await one.write("b", "text 3")  # writes are taken again
+        assert await one.ask(PROMOTE) == "photos@2"
+
+
+async def test_a_half_built_generation_is_not_promoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem.search.indexes.pace.Pace.rest_seconds", lambda *_: 60.0)
+    async with orchestrating(tmp_path) as (one,):
+        for number in range(300):
+            await one.write(f"item-{number}", f"text {number}")
+        await one.generations.create("photos", soon())
+        with pytest.raises(GenerationRefused, match="half-built"):
+            await one.ask(PROMOTE)
+        assert (await one.record()).serving == "photos"
+
+
+async def test_the_next_keeper_completes_what_a_killed_one_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at any moment, also in the fence: one generation serves, and nothing is lost."""
+    monkeypatch.setattr("tandem.search.indexes.keeper.LEASE_SECONDS", 0.3)
+    chance = random.Random(3)
+    async with local_shards(tmp_path) as shards:
+        texts: dict[str, str] = {}
+        caller = Orchestrating(shards, texts)
+        await caller.book.begin(soon())
+        await caller.write_at_random(chance, 100)
+        await caller.generations.create("photos", soon())
+        for _ in range(6):
+            keeper = Orchestrating(shards, texts)
+            await keeper.begin()
+            wanted = ROLL_BACK if (await caller.record()).previous else PROMOTE
+            asking = asyncio.create_task(caller.ask(wanted))
+            writing = asyncio.create_task(caller.write_at_random(chance, 20))
+            await asyncio.sleep(chance.uniform(0.4, 1.5))
+            await keeper.end()
+            asking.cancel()
+            keeper = Orchestrating(shards, texts)
+            await keeper.begin()
+            await writing
+            await until(lambda: caller.book.record("photos").wanted is None)
+            await keeper.end()
+            assert await caller.stored((await caller.record()).serving) == texts
+        await caller.book.close()
