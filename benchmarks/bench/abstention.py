@@ -77,7 +77,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--captions", type=int, default=1)
     parser.add_argument("--draws", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--filtered", action="store_true", help="leave half of the index out")
     parser.add_argument("--scores", type=Path, help="file of scores, written or read")
     return parser.parse_args()
 
@@ -102,8 +101,6 @@ def _scores(arguments: argparse.Namespace) -> Mapping[str, Any]:
         items_M, queries_Q = of_items[target], of_items[target.other]
         similarity_QM = encoded.similarity(target).copy()
         is_item_M = is_in_R[items_M]
-        if arguments.filtered:
-            is_item_M &= random.random(len(is_item_M)) < 0.5
         similarity_QM[:, ~is_item_M] = -np.inf
         wanted = [
             gallery.answers(target)[q] | gallery.matches(target)[q] for q in range(len(queries_Q))

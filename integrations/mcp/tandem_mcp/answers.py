@@ -37,6 +37,10 @@ class SearchAnswer(BaseModel):
 
     index: str
     items: list[FoundEntry] = Field(description="best first")
+    nothing_matches: bool = Field(
+        description="whether the index has nothing that matches, rather than nothing at all; only "
+        "if max_false_answer_rate was given"
+    )
     searched_item_count: int = Field(description="items of this kind that were searched")
     degradations: list[str] = Field(
         description="how the answer is degraded, for example RERANK_SKIPPED; empty if it is not"
@@ -89,6 +93,7 @@ def search_answer(
     answer = SearchAnswer(
         index=index,
         items=[_entry(item) for item in result.items],
+        nothing_matches=result.abstained,
         searched_item_count=result.coverage.covered_item_count,
         degradations=list(result.degradations),
     )
@@ -172,6 +177,10 @@ def _attributes(item: FoundItem) -> AttributeValues:
 
 
 def _headline(answer: SearchAnswer) -> str:
+    if answer.nothing_matches:
+        return (
+            f"Nothing here matches, among {answer.searched_item_count:,} items of {answer.index}."
+        )
     found = f"{len(answer.items)} of {answer.searched_item_count:,} items of {answer.index}"
     if answer.degradations:
         return f"{found}. {_degraded(answer.degradations)}"

@@ -45,6 +45,12 @@ WHERE = Field(
 CHANCE = Field(
     ge=0.0, le=1.0, description="leave out items with a lower match probability than this"
 )
+FALSE_ANSWERS = Field(
+    gt=0.0,
+    lt=1.0,
+    description="return nothing, and say so, rather than the least bad items: the share of queries "
+    "without an answer that may get one, for example 0.05; needs a calibrated index",
+)
 PICTURES = Field(description="whether to return the pictures too, not only their ids")
 
 # Many callers send null for every option that they do not set, so each option takes it.
@@ -130,6 +136,7 @@ class _Tools:
         count: Annotated[int | None, COUNT] = _COUNT,
         where: Annotated[str | None, WHERE] = None,
         min_probability: Annotated[float | None, CHANCE] = None,
+        max_false_answer_rate: Annotated[float | None, FALSE_ANSWERS] = None,
         pictures: Annotated[bool | None, PICTURES] = True,
     ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find stored images that match words, a picture, or a stored item, best first."""
@@ -144,6 +151,7 @@ class _Tools:
                     return_n=_COUNT if count is None else count,
                     where=where or None,
                     min_probability=min_probability,
+                    max_false_answer_rate=max_false_answer_rate,
                     content_included=pictures is not False,
                     attributes_included=True,
                 )
@@ -152,7 +160,7 @@ class _Tools:
             self._threads, search_answer, index_id, result, side, self._served.timeout_seconds
         )
 
-    async def search_texts(
+    async def search_texts(  # noqa: PLR0913 (each is an argument of the tool)
         self,
         context: _CallContext,
         query: Annotated[str | None, QUERY] = None,
@@ -162,6 +170,7 @@ class _Tools:
         count: Annotated[int | None, COUNT] = _COUNT,
         where: Annotated[str | None, WHERE] = None,
         min_probability: Annotated[float | None, CHANCE] = None,
+        max_false_answer_rate: Annotated[float | None, FALSE_ANSWERS] = None,
     ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find stored texts that match a picture, words, or a stored item, best first."""
         with _told_to_the_model():
@@ -175,6 +184,7 @@ class _Tools:
                     return_n=_COUNT if count is None else count,
                     where=where or None,
                     min_probability=min_probability,
+                    max_false_answer_rate=max_false_answer_rate,
                     content_included=True,
                 )
         return search_answer(index_id, result)

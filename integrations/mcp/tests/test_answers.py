@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 from mcp_types import TextContent
 from PIL import Image
 
 from tandem.client import (
+    Abstention,
     Coverage,
     DirectionRecall,
     FoundItem,
@@ -71,3 +73,22 @@ def test_pictures_that_take_too_long_are_left_out() -> None:
     assert [block.type for block in late] == ["text"] * 5
     assert isinstance(late[2], TextContent)
     assert "return fewer" in late[2].text
+
+
+def test_a_model_reads_that_nothing_matches() -> None:
+    """In words and in the structured answer, and not of a search that only found nothing."""
+    empty = SearchResult(
+        items=(),
+        model_fingerprint="m",
+        seconds=StageSeconds(0.0, 0.0, 0.0, 0.0, 0.0),
+        coverage=Coverage(1, 1, 240, 240, {}),
+        abstention=Abstention(True, 0.05, "m", 1.5, 200),
+    )
+    silent = search_answer("scenes", empty)
+    plain = search_answer("scenes", dataclasses.replace(empty, abstention=None))
+
+    [told] = silent.content
+    assert isinstance(told, TextContent)
+    assert told.text == "Nothing here matches, among 240 items of scenes."
+    assert silent.structured_content["nothing_matches"] is True
+    assert plain.structured_content["nothing_matches"] is False
