@@ -1,5 +1,5 @@
-// Bundles the console into the gateway's package, where its page is, and records what it was built
-// from.
+// Bundles the console into the gateway's package, where its page is, and the page for judging into
+// the command line's; records what they were built from.
 //
 //   node build.mjs        after `npm ci`; `make console` does both
 
@@ -11,6 +11,9 @@ import { build } from "esbuild";
 
 const OUT = "../gateway_svc/console";
 const BUILT = ["console.js", "style.css"];
+// The page of `tandem golden judge`, which the command itself serves.
+const JUDGE_OUT = "../tandem/cli/golden/page";
+const JUDGE_BUILT = ["judge.css", "judge.js"];
 const MAX_GZIP_BYTES = 60_000;
 
 // Text files alone: their digest does not depend on the machine.
@@ -25,9 +28,7 @@ const SOURCES = [
   "tsconfig.json",
 ];
 
-await build({
-  entryPoints: { console: "src/main.ts", style: "src/console.css" },
-  outdir: OUT,
+const options = {
   entryNames: "[name]",
   bundle: true,
   minify: true,
@@ -40,10 +41,22 @@ await build({
     { name: "no-json", setup: leaveOutJson },
   ],
   charset: "utf8",
+};
+await build({
+  ...options,
+  entryPoints: { console: "src/main.ts", style: "src/console.css" },
+  outdir: OUT,
+});
+await build({
+  ...options,
+  banner: {},
+  entryPoints: ["src/judge.ts", "src/judge.css"],
+  outdir: JUDGE_OUT,
 });
 
 const built = await digests(OUT, BUILT);
-const record = { sources: digestOf(await digests(".", await sourceFiles())), files: built };
+const judge = await digests(JUDGE_OUT, JUDGE_BUILT);
+const record = { sources: digestOf(await digests(".", await sourceFiles())), files: built, judge };
 await writeFile("built.json", `${JSON.stringify(record, null, 2)}\n`);
 
 let gzipBytes = 0;

@@ -49,6 +49,11 @@ _INDEX: Final[Mapping[str, Row]] = {
     ),
     "advise": ("index.index:advise", "Measure what other FAISS types would cost."),
 }
+_GOLDEN: Final[Mapping[str, Row]] = {
+    "start": ("golden.start:start", "Pool what systems answer, for people to judge."),
+    "judge": ("golden.judge:judge", "Judge a golden set in a browser, until Ctrl-C."),
+    "status": ("golden.judge:status", "Show how many judgements are still missing."),
+}
 _NEIGHBOURS: Final[Mapping[str, Row]] = {
     "build": ("neighbours.neighbours:build", "Write the nearest of each picture and caption."),
 }
@@ -89,6 +94,7 @@ PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
         ),
         "neighbours": (_NEIGHBOURS, "Build the lists that LeaPRR learns from."),
         "evaluate": ("evaluate.evaluate:evaluate", "Measure R@1, R@5 and R@10 in both directions."),
+        "golden": (_GOLDEN, "Judge what an index finds, to measure models by it."),
         "compare": ("evaluate.compare:compare", "Compare R@1 of systems on the same queries."),
         "calibrate": (
             "evaluate.calibrate:calibrate",

@@ -97,11 +97,16 @@ def write_judged_queries(
         fields = {"query_id": each.query_id, **content, "target": each.target.value}
         lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
         for item_id, grade in each.grades.items():
-            qrels.append(f"{quote(each.query_id, _PLAIN)} 0 {quote(item_id, _PLAIN)} {grade}\n")
+            qrels.append(qrels_line(each.query_id, item_id, grade))
     write_text_whole(folder / QUERIES_NAME, "".join(lines))
     write_text_whole(folder / QRELS_NAME, "".join(qrels))
     manifest = {**about, "format_version": FORMAT_VERSION}
     write_text_whole(folder / MANIFEST_NAME, json.dumps(manifest, indent=1) + "\n")
+
+
+def qrels_line(query_id: str, item_id: str, grade: int) -> str:
+    """Returns the line of qrels.txt that judges an item for a query."""
+    return f"{quote(query_id, _PLAIN)} 0 {quote(item_id, _PLAIN)} {grade}\n"
 
 
 def _written_content(folder: Path, content: str | ImageSource | StoredItem) -> Mapping[str, str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
-from tandem.contract.content import ImageContent
-from tandem.contract.search.ingest import IncomingItem
-from tests.support.client.search_server import MODEL
-from tests.support.orchestrator_svc.downstream import door_address, ingest, stack
+from tests.support.orchestrator_svc.demo_index import demo_index
 
 PAGE = (Path(__file__).parents[2] / "docs/search.md").read_text()
 ADDRESS = "127.0.0.1:7400"
@@ -29,33 +24,8 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(name="address", scope="module")
 def _address() -> Iterator[str]:
-    """Serves the demo's ids in an index "scenes", scored, from a loop in a thread."""
-    addresses: list[str] = []
-    ready, done = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        async with stack() as behind, door_address(behind) as address:
-            ids = [f"scenes-test-{n // 4:06}-{n % 4}" for n in range(40)]
-            items = [
-                IncomingItem(item_id, ImageContent(str(n * 2).encode()))
-                for n, item_id in enumerate(ids)
-            ]
-            assert not any((await ingest(behind.ingester, items, index_id="scenes")).outcomes)
-            for shard in behind.shards:
-                shard.logits = {item_id: n / 10 for n, item_id in enumerate(ids)}
-            behind.encoder.description = MODEL
-            addresses.append(address)
-            ready.set()
-            await asyncio.to_thread(done.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    try:
-        assert ready.wait(60)
-        yield addresses[0]
-    finally:
-        done.set()
-        thread.join()
+    with demo_index() as address:
+        yield address
 
 
 @pytest.mark.parametrize("code", blocks("python"), ids=range(len(blocks("python"))))

@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "console"
 BUNDLE = ROOT / "gateway_svc/console"
+JUDGE_PAGE = ROOT / "tandem/cli/golden/page"
 MAX_GZIP_BYTES = 60_000
 # As in console/build.mjs.
 SOURCE_NAMES = (
@@ -30,6 +31,7 @@ def test_the_bundle_is_built_from_the_sources() -> None:
 
     assert source_digest(SOURCES) == record["sources"], "console/ changed: run make console"
     assert digests(BUNDLE, ["console.js", "style.css"]) == record["files"], "run make console"
+    assert digests(JUDGE_PAGE, ["judge.css", "judge.js"]) == record["judge"], "run make console"
 
 
 def test_the_bundle_is_small() -> None:
@@ -43,13 +45,18 @@ def test_the_bundle_is_small() -> None:
 
 def test_the_page_needs_no_other_server_and_no_inline_script() -> None:
     """The gateway's content security policy would block both."""
-    page = (BUNDLE / "index.html").read_text()
-    loaded = re.findall(r'(?:src|href)="([^"]*)"', page)
-
     # The page of the HTTP API is a link, and nothing that is loaded.
-    assert {"console.js", "style.css", "icon.svg", "docs/"} == set(loaded)
-    assert all((BUNDLE / name).is_file() for name in set(loaded) - {"docs/"})
-    assert not re.search(r'<script(?![^>]*src=)|<style|style="|\son[a-z]+="', page)
+    links = {"docs/", "data:,"}
+    for folder, names in [
+        (BUNDLE, {"console.js", "style.css", "icon.svg", "docs/"}),
+        (JUDGE_PAGE, {"judge.js", "judge.css", "data:,"}),
+    ]:
+        page = (folder / "index.html").read_text()
+        loaded = re.findall(r'(?:src|href)="([^"]*)"', page)
+
+        assert names == set(loaded)
+        assert all((folder / name).is_file() for name in set(loaded) - links)
+        assert not re.search(r'<script(?![^>]*src=)|<style|style="|\son[a-z]+="', page)
 
 
 def test_no_source_makes_markup_of_data() -> None:

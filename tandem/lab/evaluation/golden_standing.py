@@ -1,0 +1,116 @@
+"""Says how the systems of a golden set differ so far, and how many judgements are missing."""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tandem.contract.content import Modality
+from tandem.corpus.judged_queries import JudgedQuery
+from tandem.lab.evaluation.golden_set import Lists
+
+R_AT_1: Final = "R@1"
+RANK: Final = "rank"
+"""How often the rank of the first match was halved, on average: of ranks within the lists."""
+DIFFERENCES: Final = {R_AT_1: 0.03, RANK: 0.2}
+"""What is to be found; on photographs 3 points of R@1 came with 0.2 halvings."""
+
+# Of the normal distribution: for a two-sided test at 0.05, and for a power of 0.8.
+_TEST_Z, _POWER_Z = 1.959964, 0.841621
+# The mean square of the differences, assumed before any judgement; with so many judged queries the
+# assumption counts half.
+_ASSUMED_SQUARES: Final = {R_AT_1: 0.15, RANK: 1.8}
+_ASSUMED_COUNT: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Compares a system with the first one, by one measure, over the queries of one direction."""
+
+    target: Modality
+    measure: str
+    system: str
+    query_count: int
+    differing_count: int
+    """Queries with different lists; the others differ by 0 and need no judgement."""
+    judged_count: int
+    difference: float
+    half_interval: float
+    needed_query_count: int
+    missing_judgement_count: int
+
+
+def needed_query_count(mean_square: float, difference: float) -> int:
+    """Returns how many queries find a difference with power 0.8 at p < 0.05, two-sided.
+
+    `mean_square` is of the paired differences; for R@1 it is the discordance, the share of queries
+    that one system alone answers. Connor's formula for McNemar's test (Biometrics 43, 1987), which
+    is that of a paired test of means: n = ((z1 √s + z2 √(s - d²)) / d)².
+
+    >>> needed_query_count(0.10, 0.03)
+    870
+    """
+    spread = _POWER_Z * math.sqrt(mean_square - difference**2)
+    return math.ceil(((_TEST_Z * math.sqrt(mean_square) + spread) / difference) ** 2)
+
+
+def standings(
+    queries: Sequence[JudgedQuery], pool: Lists, runs: Mapping[str, Lists]
+) -> Iterator[Standing]:
+    """Yields how each further system compares with the first, by direction and measure."""
+    first, *others = runs
+    for target in Modality:
+        asked = [each for each in queries if each.target is target]
+        for system in others if asked else ():
+            for measure in DIFFERENCES:
+                yield _standing(asked, pool, (runs[first], runs[system]), system, measure)
+
+
+def _standing(
+    asked: Sequence[JudgedQuery], pool: Lists, runs: tuple[Lists, Lists], system: str, measure: str
+) -> Standing:
+    differences, unjudged, pair_counts = [], [], []
+    for each in asked:
+        lists = [run[each.query_id][: 1 if measure == R_AT_1 else None] for run in runs]
+        if lists[0] == lists[1]:
+            continue
+        needed = {*lists[0], *lists[1]} if measure == R_AT_1 else {*pool[each.query_id]}
+        pair_counts.append(len(needed))
+        if left := len(needed - each.grades.keys()):
+            unjudged.append(left)
+        else:
+            before, after = (_value(each.relevant_ids, ids, measure) for ids in lists)
+            differences.append(after - before)
+    share, count, sought = len(pair_counts) / len(asked), len(differences), DIFFERENCES[measure]
+    mean = share * statistics.fmean(differences or [0.0])
+    squares = share * sum(each**2 for each in differences)
+    assumed = _ASSUMED_COUNT * _ASSUMED_SQUARES[measure] * (share > 0)
+    # Shares that differ by d have a discordance of d or more; means have a mean square of d².
+    least = sought if measure == R_AT_1 else sought**2
+    square = max(least, (squares + assumed) / (count + _ASSUMED_COUNT))
+    needed_count = needed_query_count(square, sought)
+    missing_count = max(0, math.ceil(share * needed_count) - count)
+    further_count = max(0, missing_count - len(unjudged))
+    variance = max(0.0, squares / count - mean**2) if count > 1 else math.inf
+    return Standing(
+        target=asked[0].target,
+        measure=measure,
+        system=system,
+        query_count=len(asked),
+        differing_count=len(pair_counts),
+        judged_count=count,
+        difference=mean,
+        half_interval=_TEST_Z * math.sqrt(variance * share / max(1, count)),
+        needed_query_count=needed_count,
+        missing_judgement_count=sum(unjudged[:missing_count])
+        + math.ceil(further_count * statistics.fmean(pair_counts or [0])),
+    )
+
+
+def _value(relevant_ids: frozenset[str], ids: Sequence[str], measure: str) -> float:
+    ranks = (rank for rank, each in enumerate(ids, start=1) if each in relevant_ids)
+    if measure == R_AT_1:
+        return float(next(ranks, 0))
+    # A match beyond a list counts as just behind it.
+    return -math.log2(next(ranks, len(ids) + 1)) if relevant_ids else 0.0
