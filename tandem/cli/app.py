@@ -52,7 +52,7 @@ _INDEX: Final[Mapping[str, Row]] = {
 _GOLDEN: Final[Mapping[str, Row]] = {
     "start": ("golden.start:start", "Pool what systems answer, for people to judge."),
     "judge": ("golden.judge:judge", "Judge a golden set in a browser, until Ctrl-C."),
-    "status": ("golden.judge:status", "Show how many judgements are still missing."),
+    "status": ("golden.judge:status", "Show how many judgements are missing."),
 }
 _NEIGHBOURS: Final[Mapping[str, Row]] = {
     "build": ("neighbours.neighbours:build", "Write the nearest of each picture and caption."),

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
         "calibration --scenes 40 --queries 8",
         "engine --scenes 24 --queries 6",
         "gateway --scenes 12 --searches 5",
+        "golden --queries 40",
         "gpu --device cpu --models default --items 200 --gallery 24 --held 48 --queries 2 "
         "--batches 1,2 --pairs 2,4 --triton --strict",
         "index --quick --with-image-tokens --work WORK",

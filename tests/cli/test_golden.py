@@ -54,7 +54,7 @@ def refusal(*words: str) -> str:
     """Runs a command that fails, and returns why."""
     result = CliRunner().invoke(app, words)
     assert result.exit_code
-    return str(result.exception) + result.output
+    return getattr(result.exception, "message", str(result.exception)) + result.output
 
 
 def start(address: str, *more: str) -> None:
@@ -185,7 +185,8 @@ def test_start_refuses_what_makes_no_golden_set(address: str) -> None:
     assert "two or more" in refusal("golden", "start", "new", *one, "--system", "x:bm25")
     assert "either" in refusal("golden", "start", "new", *one, "--captions", "scenes")
     assert "no queries" in refusal("golden", "start", "new", "--queries", "empty.txt")
-    assert "other" in refusal("golden", "start", "new", *one, "--index", "other")
+    assert "query q" in refusal("golden", "start", "new", *one, "--index", "other")
+    assert "No such file" in refusal("golden", "start", "nowhere/new", *one)
     assert "pool.json is missing" in refusal("golden", "status", "there")
     assert sorted(path.name for path in Path().iterdir()) == ["empty.txt", "queries.txt", "there"]
 

@@ -80,9 +80,9 @@ def judge(
 
 @with_json
 def status(folder: FOLDER) -> None:
-    """Show how many judgements a difference of 3 points still needs.
+    """Show how many judgements are missing.
 
-    By R@1 and by rank, with what each system differs from the first by so far.
+    As many as a difference of 3 points needs, with what systems differ by so far.
     """
     pool, queries = read_object(folder / POOL_NAME), read_judged_queries(folder)
     judged = sum(len(each.grades.keys() & {*pool[each.query_id]}) for each in queries)

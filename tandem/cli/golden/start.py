@@ -20,6 +20,7 @@ from tandem.client import Access, Client, StoredItem
 from tandem.contract.content import Modality
 from tandem.corpus.judged_queries import JudgedQuery, read_judged_queries
 from tandem.corpus.readers.caption_text import decoded, numbered_lines
+from tandem.errors import TandemError
 from tandem.installation import __version__
 from tandem.lab.evaluation.golden_set import write_golden_set
 
@@ -61,19 +62,22 @@ def start(
         raise ValueError(f"{queries or captions} has no queries; write one a line")
     runs, fingerprints = {}, {}
     access = Access.from_environment()
-    with LongWork(often_short=True) as work, Client(address, access=access) as client:
+    with (
+        # Elsewhere first, so that a full disk or a kill leaves no half of a golden set.
+        TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.") as fresh,
+        LongWork(often_short=True) as work,
+        Client(address, access=access) as client,
+    ):
         for name, found in systems.items():
             own_index, order = found.groups() if found else ("", "")
             show = partial(work.show, name, total=len(asked), unit="queries")
             runs[name], fingerprints[name] = answers(client, own_index or index, order, asked, show)
-    about = {
-        "made_by": f"tandem golden start, {__version__}",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "index_id": index,
-        "model_fingerprints": fingerprints,
-    }
-    # Elsewhere first, so that a full disk or a kill leaves no half of a golden set.
-    with TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.") as fresh:
+        about = {
+            "made_by": f"tandem golden start, {__version__}",
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "index_id": index,
+            "model_fingerprints": fingerprints,
+        }
         pair_count = write_golden_set(Path(fresh, "made"), asked, runs, depth, seed, about)
         Path(fresh, "made").rename(folder)
     out.print(
@@ -99,17 +103,21 @@ def answers(
         show(number)
         asked = query.content
         content = asked if isinstance(asked, str | StoredItem) else sendable_picture(asked.read())
-        result = client.search(
-            content,
-            index_id=index_id,
-            target_modality=query.target,
-            retrieve_k=_LIST_K,
-            return_n=_LIST_K,
-            full_coverage_required=True,
-            rerank_disabled=order == "be",
-            rerank_required=order == "ce",
-            hybrid=order == "hybrid",
-        )
+        try:
+            result = client.search(
+                content,
+                index_id=index_id,
+                target_modality=query.target,
+                retrieve_k=_LIST_K,
+                return_n=_LIST_K,
+                full_coverage_required=True,
+                rerank_disabled=order == "be",
+                rerank_required=order == "ce",
+                hybrid=order == "hybrid",
+            )
+        except TandemError as error:
+            error.message = f"query {query.query_id}: {error.message}"
+            raise
         if result.is_degraded:
             why = ", ".join(each.name for each in result.degradations)
             raise ValueError(f"{order} answered query {query.query_id} degraded: {why}")
@@ -119,7 +127,7 @@ def answers(
 
 
 def _queries(path: Path | None, corpus: str | None, split: str) -> Iterator[JudgedQuery]:
-    """Yields the queries of a file or a corpus; each text of a list once, and numbered."""
+    """Yields the queries of a file or a corpus; each different text, by its number."""
     if (path is None) == (corpus is None):
         raise typer.BadParameter("give either --queries FILE or --captions CORPUS")
     if path is not None and (path.is_dir() or path.suffix == ".jsonl"):
@@ -130,5 +138,9 @@ def _queries(path: Path | None, corpus: str | None, split: str) -> Iterator[Judg
     else:
         records = open_corpus(corpus or "", split, 1, None)
         texts = [caption.text for record in records for caption in record.captions]
-    for number, text in enumerate(dict.fromkeys(filter(None, map(str.strip, texts))), start=1):
-        yield JudgedQuery(f"q{number}", text, Modality.IMAGE, {})
+    numbers: dict[str, int] = {}
+    for number, text in enumerate(texts, start=1):
+        numbers.setdefault(text.strip(), number)
+    for text, number in numbers.items():
+        if text:
+            yield JudgedQuery(f"q{number}", text, Modality.IMAGE, {})
