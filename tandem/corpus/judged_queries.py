@@ -12,6 +12,7 @@ Without a folder, one .jsonl file has the relevant item ids in each line: "relev
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -35,7 +36,9 @@ MANIFEST_NAME: Final = "manifest.json"
 QUERIES_NAME: Final = "queries.jsonl"
 QRELS_NAME: Final = "qrels.txt"
 _PICTURES_NAME: Final = "pictures"
-_MAX_GRADE: Final = 100
+_GRADE: Final = re.compile(rb"-?\d{1,2}")
+# NUL and lone surrogates, which no message carries.
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _CONTENTS: Final = ("text", "picture", "item_id")
 # quote() leaves letters, digits and "_.-~" too; the percent sign and spaces are encoded.
 _PLAIN: Final = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
@@ -49,7 +52,7 @@ class JudgedQuery:
     content: str | ImageSource | StoredItem
     """A text, a picture that is read on demand, or an item of the searched index."""
     target: Modality
-    grades: Mapping[str, int]
+    grades: dict[str, int]
     """By item id; an item without one was not judged."""
 
     @property
@@ -73,14 +76,10 @@ def read_judged_queries(path: Path) -> list[JudgedQuery]:
             "read it with the release of Tandem that wrote it"
         )
     queries = _queries(path / QUERIES_NAME, path, has_qrels=True)
-    grades: dict[str, dict[str, int]] = {query_id: {} for query_id in queries}
     for number, line in numbered_lines(path / QRELS_NAME, path):
         if line.strip():
-            _add_grade(grades, line, f"{path / QRELS_NAME}: line {number}")
-    return [
-        JudgedQuery(each.query_id, each.content, each.target, grades[each.query_id])
-        for each in queries.values()
-    ]
+            _add_grade(queries, line, f"{path / QRELS_NAME}: line {number}")
+    return list(queries.values())
 
 
 def write_judged_queries(
@@ -159,12 +158,8 @@ def _query(fields: Mapping[str, Any], place: str, folder: Path, *, has_qrels: bo
 
 def _text(fields: Mapping[str, Any], name: str, place: str) -> str:
     value = fields.get(name)
-    if not isinstance(value, str) or not value.strip() or "\0" in value:
+    if not isinstance(value, str) or not value.strip() or _NO_TEXT.search(value):
         raise CorpusMalformed(f"{place} has {name} {shown(value)}, not a text; correct it")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise CorpusMalformed(f"{place} has a lone surrogate in {name}; correct it") from error
     return value
 
 
@@ -175,8 +170,8 @@ def _item_id(value: Any, place: str) -> str:  # noqa: ANN401  whatever the line 
         raise CorpusMalformed(f"{place}: {error}") from error
 
 
-def _add_grade(grades: Mapping[str, dict[str, int]], line: bytes, place: str) -> None:
-    """Adds a line's grade to those of its query."""
+def _add_grade(queries: Mapping[str, JudgedQuery], line: bytes, place: str) -> None:
+    """Adds a line of qrels to its query."""
     # Of bytes, because str.split() would also split at a no-break space.
     columns = line.split()
     if len(columns) != 4:
@@ -185,17 +180,10 @@ def _add_grade(grades: Mapping[str, dict[str, int]], line: bytes, place: str) ->
             "of an id as %20"
         )
     query_id, item_id = (decoded(unquote_to_bytes(columns[n]), place) for n in (0, 2))
-    if query_id not in grades:
+    if query_id not in queries:
         raise CorpusMalformed(f"{place} judges query {query_id!r}, which {QUERIES_NAME} lacks")
-    try:
-        grade = int(columns[3])
-    except ValueError:
-        grade = _MAX_GRADE + 1
-    if not -_MAX_GRADE <= grade <= _MAX_GRADE:
-        raise CorpusMalformed(
-            f"{place} has grade {decoded(columns[3], place)!r}; put a whole number there, 0 for an "
-            "item that is not relevant"
-        )
-    if item_id in grades[query_id]:
+    if not _GRADE.fullmatch(columns[3]):
+        raise CorpusMalformed(f"{place} has grade {columns[3]!r}; put a number of -99 to 99 there")
+    if item_id in queries[query_id].grades:
         raise CorpusMalformed(f"{place} judges {item_id!r} for {query_id!r} again; keep one line")
-    grades[query_id][_item_id(item_id, place)] = grade
+    queries[query_id].grades[_item_id(item_id, place)] = int(columns[3])

@@ -105,10 +105,10 @@ def _faults(now: Ranking, before: Ranking, level: float) -> Iterator[tuple[GateR
         than = "" if error_before is None else f" instead of {error_before:.3f}"
         why = f"ECE {error:.3f}{than}, and {MAX_CALIBRATION_ERROR:.2f} may be; calibrate it"
         yield GateReason.CALIBRATION_WORSE, why
-    ratio = now.served.p95_seconds / before.served.p95_seconds
-    if ratio > MAX_LATENCY_RATIO:
-        times = [f"{1e3 * each.served.p95_seconds:.0f} ms" for each in (now, before) if each.served]
-        yield GateReason.LATENCY_WORSE, f"p95 {' instead of '.join(times)}, {ratio:.1f} times"
+    p95, p95_before = now.served.p95_seconds, before.served.p95_seconds
+    if p95 and p95_before and (ratio := p95 / p95_before) > MAX_LATENCY_RATIO:
+        times = f"{1e3 * p95:.0f} ms instead of {1e3 * p95_before:.0f} ms"
+        yield GateReason.LATENCY_WORSE, f"p95 {times}, {ratio:.1f} times"
 
 
 def _share_reversed(aucs: Sequence[float | None], level: float) -> float | None:

@@ -4,7 +4,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -33,8 +33,6 @@ class AnswerRanks:
     """Duration of the search as the client saw it."""
     result: SearchResult = field(compare=False)
     grades: Mapping[str, int] = field(compare=False)
-    is_graded: bool = field(compare=False)
-    """Whether the grades are a person's, or all answers' alike."""
 
 
 @dataclass(slots=True)
@@ -100,8 +98,12 @@ async def served_reports(  # noqa: PLR0913
                     adaptive_depth.asked_count += depth * len(ranks)
                 models[number] |= {each.result.model_fingerprint for each in ranks}
                 seconds[number].setdefault(name, {})[f"search_{depth}"] = passed_seconds
-                if not found[number]:
-                    found[number].append(_ranking(direction, 0, ranks, is_searched=not depth))
+                be = _ranking(direction, 0, ranks, is_searched=not depth)
+                if found[number] and depth:
+                    # The larger pool, with the times of BE alone.
+                    first = found[number][0]
+                    be = replace(be, query_seconds=first.query_seconds, served=first.served)
+                found[number][:1] = [be]
                 if depth:
                     found[number].append(_ranking(direction, depth, ranks, is_searched=True))
             if without_cross_encoder.issuperset(index_ids):
@@ -197,7 +199,6 @@ def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> Answ
         seconds,
         result,
         dict.fromkeys(query.answer_ids, 1) if query.grades is None else query.grades,
-        query.grades is not None,
     )
 
 
@@ -206,9 +207,6 @@ def _ranking(
 ) -> Ranking:
     """Returns the final order, or BE's for k = 0, with times if it is what was searched for."""
     ranks = [each.final_ranks if k else each.retrieve_ranks for each in answered]
-    ndcgs = None
-    if all(each.is_graded for each in answered):
-        ndcgs = tuple(_graded_ndcg(each, is_final=k > 0) for each in answered)
     results, grades = [each.result for each in answered], [each.grades for each in answered]
     seconds = [each.seconds for each in answered]
     return Ranking(
@@ -219,7 +217,7 @@ def _ranking(
         statistics.median(seconds) if is_searched else None,
         direction.pictures,
         tuple(each[1:] for each in ranks),
-        ndcgs,
+        tuple(_graded_ndcg(each, is_final=k > 0) for each in answered),
         ServedFigures.of(results, grades, seconds) if is_searched else None,
     )
 

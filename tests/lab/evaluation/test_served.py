@@ -1,6 +1,7 @@
 """Evaluation over a connection: ranks in order, failures by name, no query drawn early."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from tandem.client import AsyncClient
 from tandem.contract.content import Modality
 from tandem.corpus.scenes.records import scene_records
-from tandem.errors import IndexNotFound
-from tandem.lab.evaluation.gallery import EvaluationQuery, Gallery, make_gallery
+from tandem.errors import CrossEncoderMissing, IndexNotFound
+from tandem.lab.evaluation.gallery import Direction, EvaluationQuery, Gallery, make_gallery
 from tandem.lab.evaluation.reports.report import Report
 from tandem.lab.evaluation.served import AdaptiveDepth, AnswerRanks, answer_ranks, served_reports
 from tandem.v1 import search_service_pb2 as pb
@@ -138,7 +139,9 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
         assert request.rerank_required is not request.rerank_disabled
         final = 1 if request.rerank_k == 5 else 3
         ids = [item_id for of_modality in gallery.item_ids.values() for item_id in of_modality]
-        return pb.SearchItemsResponse(items=[found(each, 2, final) for each in ids])
+        return pb.SearchItemsResponse(
+            items=[found(each, request.retrieve_k // 5, final) for each in ids]
+        )
 
     async with search_server(search) as (address, _), AsyncClient(address) as client:
         report = await report_of(client, gallery, [5, 20, 0], query_count=2, concurrency=1)
@@ -146,11 +149,60 @@ async def test_a_served_report_has_every_pool_size_and_a_search_without_the_cros
     assert asked == 2 * ([(10, 0)] * 2 + [(10, 5)] * 2 + [(20, 20)] * 2)
     assert report.orders() == ["BE", "BE + CE 5", "BE + CE 20"]
     for each in report.rankings:
-        expected = {0: 2, 5: 1, 20: 3}[each.k]
+        expected = {0: 4, 5: 1, 20: 3}[each.k]  # BE of the largest pool
         assert each.ranks == (expected, expected)
         assert each.other_ranks == ((), ())
         assert each.query_seconds is not None
     assert report.languages == {"text→image": ["en", "en"], "image→text": ["en", "en"]}
+
+
+async def test_two_indexes_are_asked_in_turn_and_one_may_have_no_cross_encoder() -> None:
+    """What both answer is figured by grades, probabilities and pools."""
+    asked: list[str] = []
+
+    async def search(request: pb.SearchItemsRequest) -> pb.SearchItemsResponse:
+        if request.index_id == "bi" and request.rerank_required:
+            raise CrossEncoderMissing(what="rerank_required")
+        asked.append(request.index_id)
+        if request.index_id == "bi":
+            return pb.SearchItemsResponse()
+        scored = {"best": (3.0, 0.9), "wrong": (2.0, 0.6), "good": (1.0, 0.3)}
+        items = [
+            pb.RankedItem(
+                item_id=item_id,
+                retrieve_rank=4 - rank,
+                final_rank=rank,
+                match_logit=logit,
+                match_probability=probability,
+            )
+            for rank, (item_id, (logit, probability)) in enumerate(scored.items(), start=1)
+        ]
+        return pb.SearchItemsResponse(items=items)
+
+    grades = {"best": 3, "good": 1}
+    answers = frozenset(grades)
+    every = [EvaluationQuery(str(n), Modality.IMAGE, answers, "", grades) for n in range(4)]
+    direction = Direction("text→image", [""] * 4, lambda: every)
+    async with search_server(search) as (address, _), AsyncClient(address) as client:
+        joint, bi = await served_reports(
+            client, ["joint", "bi"], [direction], [20], {}, concurrency=1
+        )
+
+    assert asked == ["joint", "bi", "bi", "joint"] * 2
+    assert (bi.orders(), bi.about["cross-encoder"]) == (["BE"], "none")
+    assert bi.rankings[0].served is not None
+    assert bi.rankings[0].served.empty_count == 4
+    be, final = joint.rankings
+    assert (be.served, be.ranks, final.ranks) == (None, (1,) * 4, (1,) * 4)
+    # By hand: found with grades 3, 0, 1 and 1, 0, 3.
+    best = 3 + 1 / math.log2(3)
+    assert final.ndcg == pytest.approx((3 + 1 / 2) / best)
+    assert be.ndcg == pytest.approx((1 + 3 / 2) / best)
+    assert final.served is not None
+    assert final.served.p95_seconds is None  # too few
+    # The wrong one is before one of two.
+    assert final.served.pool_aucs == (0.5,) * 4
+    assert final.served.calibration_error == pytest.approx((0.1 + 0.6 + 0.7) / 3, abs=1e-6)
 
 
 async def test_a_served_report_can_rerank_as_far_as_the_models_rule_goes() -> None:

@@ -51,7 +51,7 @@ class Ranking:
     other_ranks: tuple[tuple[int | None, ...], ...] | None = None
     """Ranks of each query's further answers; None if unknown, as in reports of earlier releases."""
     ndcgs: tuple[float, ...] | None = None
-    """NDCG@10 of each query by its grades; None if all answers are equally relevant."""
+    """NDCG@10 of each query by its grades; None where the ranks give it."""
     served: ServedFigures | None = None
     """Of a server's answers in this order; None if it was not searched for."""
 
@@ -269,6 +269,8 @@ def _of_all_folds(folds: Sequence[Ranking]) -> Ranking:
         query_seconds=statistics.fmean(seconds) if seconds else None,
         pictures=_renumbered(folds),
         other_ranks=tuple(chain.from_iterable(further)) if len(further) == len(folds) else None,
+        # Answers of galleries are equally relevant, so that ranks give the same NDCG.
+        ndcgs=folds[0].ndcgs if len(folds) == 1 else None,
         served=folds[0].served if len(folds) == 1 else None,
     )
 

@@ -32,7 +32,8 @@ ORDER_METRICS = (f"NDCG@{NDCG_AT}", "MAP", "MRR", "median rank")
 SERVED_HEADS = ("direction", "order by", "p50 ms", "p95 ms", "empty", "ECE")
 
 _SERVED_NOTE = (
-    "p95: the median of those of five consecutive parts. Empty: queries that no item answered. "
+    "p95: the median of those of five consecutive parts, of the searches whose pairs no cache "
+    "answered, if there are at least 20. Empty: queries that no item answered. "
     "ECE: the calibration error of the match probabilities of the first ten items."
 )
 _FUSED_POOL_SIZE = 20
@@ -146,7 +147,7 @@ def served_rows(report: Report) -> list[list[str]]:
             each.direction,
             each.order_by,
             f"{1e3 * (each.query_seconds or 0.0):.1f}",
-            f"{1e3 * served.p95_seconds:.1f}",
+            "" if (p95 := served.p95_seconds) is None else f"{1e3 * p95:.1f}",
             f"{100 * served.empty_count / len(each.ranks):.1f} %",
             "" if (error := served.calibration_error) is None else f"{error:.3f}",
         ]

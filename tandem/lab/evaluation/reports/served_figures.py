@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from math import ceil, fsum
 from statistics import median
 from typing import Final, Self
@@ -12,14 +12,16 @@ from tandem.lab.evaluation.metrics import RECALL_AT
 
 BIN_COUNT: Final = 15
 _PART_COUNT: Final = 5
+_MIN_TIMED_COUNT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ServedFigures:
     """Holds figures of one order; the tuples have an entry for each query."""
 
-    p95_seconds: float
-    """The median of the 95th percentiles of five consecutive parts, which one stall cannot move."""
+    p95_seconds: float | None
+    """The median of the 95th percentiles of five consecutive parts, which one stall cannot move, of
+    searches whose pairs no cache answered; None if there are fewer than 20."""
     empty_count: int
     """Queries that were answered with no item."""
     shown_count: int
@@ -40,7 +42,7 @@ class ServedFigures:
         """Returns the figures of answers, the grades of their queries and their times."""
         gaps, counts = zip(*map(_gaps, results, grades), strict=True)
         return cls(
-            _p95(seconds),
+            _p95(list(compress(seconds, map(_is_scored, results)))),
             sum(not each.items for each in results),
             sum(counts),
             tuple(map(_pool_auc, results, grades)),
@@ -55,9 +57,14 @@ class ServedFigures:
         return fsum(map(abs, map(fsum, zip(*self.gaps, strict=True)))) / self.shown_count
 
 
-def _p95(seconds: Sequence[float]) -> float:
-    count = min(_PART_COUNT, len(seconds))
-    bounds = [len(seconds) * number // count for number in range(count + 1)]
+def _is_scored(result: SearchResult) -> bool:
+    return result.cost.pair_count >= result.rerank.reranked_depth - result.rerank.missing_count
+
+
+def _p95(seconds: Sequence[float]) -> float | None:
+    if len(seconds) < _MIN_TIMED_COUNT:
+        return None
+    bounds = [len(seconds) * number // _PART_COUNT for number in range(_PART_COUNT + 1)]
     parts = [sorted(seconds[start:end]) for start, end in pairwise(bounds)]
     return median(part[ceil(0.95 * len(part)) - 1] for part in parts)
 
