@@ -41,6 +41,8 @@ class PutNote:
             raise RequestMalformed(why=f"a note's key has 1 to {_MAX_KEY_BYTES} bytes")
         if len(self.value.encode()) > MAX_NOTE_BYTES:
             raise RequestMalformed(why=f"a note has at most {MAX_NOTE_BYTES:,} bytes")
+        if self.key.startswith(WRITER_PREFIX) or "\0" in self.key + self.value:
+            raise RequestMalformed(why="a note has no NUL, and SetWriter keeps who may write")
 
     @property
     def record_count(self) -> int:

@@ -22,6 +22,7 @@ from tandem.remote.pgvector.connections import Servers
 from tandem.remote.pgvector.shard import PgvectorShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
+from tandem.stages.notes import PutNote, SetWriter
 from tandem.stages.retrieval import ShardQuery
 from tests.support.engines.postgres import Postgres, running_postgres
 from tests.support.faults.small_disk import SmallDisk
@@ -140,6 +141,23 @@ async def test_a_commit_is_on_disk_however_the_server_is_set(postgres: Postgres)
         )
         await connections.close()
         assert rows == [(used,)]
+
+
+async def test_tables_of_a_release_before_notes_get_them_and_keep_their_items(
+    postgres: Postgres,
+) -> None:
+    """Several services start at once over them."""
+    settings = settings_of(postgres, engine_namespace="older")
+    async with opened(settings) as shard:
+        await store(shard, text_item("a"))
+    postgres.execute("DROP TABLE older.notes; ALTER TABLE older.shard DROP COLUMN writers")
+    async with opened(settings) as one, opened(settings) as two:
+        await one.write(PutNote("alias/scenes", "{}", 0), soon())
+        await two.write(SetWriter(INDEX, 1, is_open=False), soon())
+        with pytest.raises(errors.WriterRefused):
+            await store(one, text_item("b"))
+        assert (await one.describe_index(INDEX, soon())).parts[0].item_count == 1
+        assert len(await two.notes("", soon())) == 2
 
 
 async def test_tables_of_another_shard_or_version_are_refused(postgres: Postgres) -> None:

@@ -273,8 +273,10 @@ class StoredShard:
         IndexNotFound, and what the writes raise.
         """
         self.index(index_id)
-        rule = WriterRule.of(next(iter(self._store.notes(WRITER_PREFIX + index_id)), None))
-        term = 0 if rule.is_open else rule.term
+        key = WRITER_PREFIX + index_id
+        found = (note for note in self._store.notes(key) if note.key == key)
+        rule = WriterRule.of(next(found, None))
+        term = 0 if rule.is_open else max(rule.term, 1)
         deleted_count = 0
         while True:
             if item_ids := self._store.item_ids(index_id, _DROP_COUNT):

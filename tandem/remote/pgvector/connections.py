@@ -54,6 +54,7 @@ SELECT set_config('hnsw.iterative_scan', 'relaxed_order', false),
 """
 _CHECK_SECONDS = 3.0
 _VECTOR_HEADER = struct.Struct(">HH")
+_TABLES = ("shard", "indexes", "changes", "requests", "notes")
 
 
 class Session:
@@ -224,7 +225,7 @@ class Servers:
 def _own_names(schema: str, index_id: str) -> Mapping[str, str]:
     # Ids are longer than names may be.
     items = f"items_{hashlib.blake2b(index_id.encode(), digest_size=12).hexdigest()}"
-    names = {name: f'"{schema}".{name}' for name in ("shard", "indexes", "changes", "requests")}
+    names = {name: f'"{schema}".{name}' for name in _TABLES}
     names |= {"schema": f'"{schema}"', "made": f'"{schema}_made"', "items": f'"{schema}".{items}'}
     return names | {"operator": "<#>", "at_same": "0", "unit": ""}
 

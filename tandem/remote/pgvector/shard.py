@@ -12,19 +12,19 @@ from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
-from tandem.errors import InternalFault, SequenceNotReached
+from tandem.errors import SequenceNotReached
 from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
 from tandem.remote.pgvector.connections import Servers, Session
 from tandem.remote.pgvector.searches import INDEX_TYPE, searched
 from tandem.remote.pgvector.standbys import note_standby_lag
 from tandem.remote.pgvector.tables import check, index_row, item_rows, make, record_of
-from tandem.remote.pgvector.writes import committed, dropped, fenced
+from tandem.remote.pgvector.writes import committed, dropped, fenced, noted
 from tandem.stages.changes import ChangePage, ItemChange
 from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
-from tandem.stages.notes import PutNote, SetWriter
+from tandem.stages.notes import Note, PutNote, SetWriter
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import check_ids_page, check_indexes_page
 from tandem.stages.shard_answer import ShardAnswer
@@ -39,6 +39,9 @@ _IDS = "SELECT id FROM {items} WHERE id > %s ORDER BY id LIMIT %s"
 _STATE = "SELECT sequence, store_id, (SELECT min(sequence) FROM {changes}) FROM {shard}"
 _CHANGES = """
 SELECT sequence, index_id, item_id FROM {changes} WHERE sequence > %s ORDER BY sequence LIMIT %s
+"""
+_NOTES = """
+SELECT key, value, revision FROM {notes} WHERE starts_with(key, %s) ORDER BY key
 """
 _LIST = """
 SELECT id, fingerprint, text_count, image_count FROM {indexes}
@@ -92,11 +95,20 @@ class PgvectorShard(EngineShard):
     async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none, durable and searchable."""
         if isinstance(write, PutNote | SetWriter):
-            raise InternalFault(why="this engine keeps no notes")
+            work = partial(noted, write)
+            return await self._connections.run(work, deadline, "note", may_repeat=False)
         work = partial(committed, write)
         # Whether a write is on disk whose answer was lost, its request id alone tells.
         may_repeat = bool(write.request_id)
         return await self._connections.run(work, deadline, "write", may_repeat=may_repeat)
+
+    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
+        """Returns the notes whose keys begin so, by key."""
+
+        async def read(session: Session) -> Sequence[Note]:
+            return [Note(*row) for row in await session.rows(_NOTES, [prefix])]
+
+        return await self._connections.run(read, deadline, "notes")
 
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns changes after a sequence."""

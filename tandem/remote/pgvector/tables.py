@@ -1,12 +1,13 @@
 """Defines the tables of one shard, makes and checks them, and reads rows.
 
-shard     one row: schema version, which shard of how many, where the change log stands, and until
-          when a fence refuses writes
+shard     one row: schema version, which shard of how many, where the change log stands, until when
+          a fence refuses writes, and who may write which index, as the notes "writer/..." say
 indexes   index id -> fingerprint, dimension and how many texts and images it has
 items_... one table an index: id, modality, embedding and attributes, which searches read; head (a
           record of the item store without content) and content, under a CRC each
 changes   sequence -> index id, and item id, empty for a dropped index; the newest million
 requests  request id -> the answer to the write; the newest 100,000
+notes     key -> value and revision (stages/notes.py)
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ MODALITIES = tuple(Modality)
 
 # So that of several processes that start at once, one makes the tables.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('{schema}', 0))"
-_THERE = "SELECT to_regclass('{shard}') IS NOT NULL, to_regnamespace('{made}') IS NOT NULL"
+_THERE = """
+SELECT to_regclass('{shard}') IS NOT NULL, to_regnamespace('{made}') IS NOT NULL,
+    to_regclass('{notes}') IS NOT NULL
+"""
 _STAMP = "SELECT schema_version, number, count FROM {shard}"
 _DATABASE = """
 SELECT current_setting('server_encoding'), extversion
@@ -57,6 +61,12 @@ CREATE TABLE {changes} (
 CREATE TABLE {requests} (
     id bytea PRIMARY KEY, digest text NOT NULL, sequence bigint NOT NULL,
     deleted_count int NOT NULL, number bigint GENERATED ALWAYS AS IDENTITY UNIQUE);
+"""
+# Apart, because releases before notes made the others, and continue with them.
+_NOTES = """
+ALTER TABLE {shard} ADD COLUMN writers jsonb NOT NULL DEFAULT '{{}}';
+CREATE TABLE {notes} (
+    key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL);
 """
 # Tokens and contents do not compress, and a part of one is read for its version.
 ITEMS = """
@@ -135,7 +145,7 @@ async def make(number: int, count: int, session: Session) -> None:
     """
     async with session.connection.transaction():
         await session.rows(_LOCK)
-        [(is_there, was_there)] = await session.rows(_THERE)
+        [(is_there, was_there, has_notes)] = await session.rows(_THERE)
         if not is_there:
             [(encoding, pgvector)] = await session.rows(_DATABASE)
             if was_there:
@@ -148,6 +158,8 @@ async def make(number: int, count: int, session: Session) -> None:
             if pgvector and tuple(map(int, pgvector.split(".")[:2])) < (0, 8):
                 raise StoreRefused(f"pgvector is of version {pgvector}: update it to 0.8 or later")
             await session.rows(_TABLES, version=SCHEMA_VERSION, number=number, count=count)
+        if not has_notes:
+            await session.rows(_NOTES)
     version, *place = await check(session)
     if version != SCHEMA_VERSION:
         raise StoreRefused(

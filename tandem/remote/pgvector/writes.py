@@ -16,6 +16,7 @@ from tandem.remote.pgvector.connections import Row, Session
 from tandem.remote.pgvector.tables import ITEMS, MODALITIES, index_row
 from tandem.stages.item_write import Committed, Delete, Fence, Upsert, refused_by_fence
 from tandem.stages.items import Deleted
+from tandem.stages.notes import Note, PutNote, SetWriter, WriterRule
 
 KEPT_CHANGE_COUNT = 1_000_000
 MAX_INDEX_COUNT = 4_096
@@ -49,7 +50,8 @@ WITH counted AS (
         image_count = image_count + %(images)s WHERE id = %(index_id)s),
 moved AS (
     UPDATE {{shard}} SET sequence = sequence + cardinality(%(item_ids)s::text[])
-    WHERE fence_end <= clock_timestamp() AND NOT is_sealed RETURNING sequence),
+    WHERE fence_end <= clock_timestamp() AND NOT is_sealed
+    RETURNING sequence, writers -> %(index_id)s::text AS rule),
 logged AS (
     INSERT INTO {{changes}}
     SELECT sequence - cardinality(%(item_ids)s::text[]) + place, %(index_id)s, item_id
@@ -62,7 +64,7 @@ forgotten AS (
     DELETE FROM {{requests}} WHERE number <= (SELECT number FROM kept) - {KEPT_REQUEST_COUNT}),
 trimmed AS (
     DELETE FROM {{changes}} WHERE sequence <= (SELECT sequence FROM moved) - {KEPT_CHANGE_COUNT})
-SELECT sequence FROM moved
+SELECT sequence, rule FROM moved
 """
 _NOTHING = {"texts": 0, "images": 0, "deleted": 0, "request_id": None, "digest": None}
 _FENCE = """
@@ -71,6 +73,17 @@ UPDATE {shard} SET fence_end = clock_timestamp() + make_interval(secs => %(secon
         ELSE is_sealed AND %(seconds)s > 0 END
 RETURNING sequence, is_sealed
 """
+# The row that all writes take: they wait for a note, and it for those that are committing.
+_HELD = """
+SELECT sequence FROM {shard} WHERE fence_end <= clock_timestamp() AND NOT is_sealed
+FOR NO KEY UPDATE
+"""
+_NOTE = "SELECT key, value, revision FROM {notes} WHERE key = %s"
+_KEEP = """
+INSERT INTO {notes} (key, value, revision) VALUES (%s, %s, %s)
+ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, revision = EXCLUDED.revision
+"""
+_RULE = "UPDATE {shard} SET writers = writers || jsonb_build_object(%s::text, %s::jsonb)"
 
 
 async def committed(write: Upsert | Delete, session: Session) -> Committed:
@@ -91,8 +104,8 @@ async def dropped(index_id: str, session: Session) -> Deleted:
         if not rows:
             raise IndexNotFound(index_id=index_id)
         await session.rows("DROP TABLE {items}", index_id=index_id)
-        change = {"index_id": index_id, "item_ids": [""]}
-        return Deleted(rows[0][0], await _finished(change, session))
+        sequence, _ = await _finished({"index_id": index_id, "item_ids": [""]}, session)
+        return Deleted(rows[0][0], sequence)
 
 
 async def fenced(fence: Fence, session: Session) -> Committed:
@@ -100,6 +113,21 @@ async def fenced(fence: Fence, session: Session) -> Committed:
     values = {"seconds": fence.seconds, "sealed": fence.sealed_sequence}
     [(sequence, is_sealed)] = await session.rows(_FENCE, values)
     return Committed(sequence, is_sealed=is_sealed)
+
+
+async def noted(write: PutNote | SetWriter, session: Session) -> Committed:
+    """Keeps a note, once the writes that are committing are done; raises what `replacing` does."""
+    async with session.connection.transaction():
+        held = await session.rows(_HELD)
+        if not held:
+            raise refused_by_fence()
+        stored = await session.rows(_NOTE, [write.key])
+        note = write.replacing(Note(*stored[0]) if stored else None)
+        await session.rows(_KEEP, [note.key, note.value, note.revision])
+        if isinstance(write, SetWriter):
+            rule = {"term": write.term, "is_open": write.is_open}
+            await session.rows(_RULE, [write.index_id, Jsonb(rule)])
+        return Committed(held[0][0])
 
 
 async def _written(write: Upsert | Delete, session: Session) -> Committed:
@@ -112,15 +140,26 @@ async def _written(write: Upsert | Delete, session: Session) -> Committed:
         await _admit(write, session)
         changed = await _upserted(write, session)
     else:
-        await index_row(write.index_id, session, lock=_LOCK)
+        try:
+            await index_row(write.index_id, session, lock=_LOCK)
+        except IndexNotFound:  # Where a generation is gone, its rule says that others write.
+            await _ruled(write, {**values, "item_ids": []}, session)
+            raise
         changed = await session.rows(_DELETE, [list(write.item_ids)], write.index_id)
         values["deleted"] = len(changed)
     for number, name in enumerate(("texts", "images")):
         added = sum(new == number for _, new, _ in changed)
         values[name] = added - sum(old == number for *_, old in changed)
     values["item_ids"] = [item_id for item_id, *_ in changed]
-    sequence = await _finished(values, session)
+    sequence = await _ruled(write, values, session)
     return Committed(sequence, 0 if isinstance(write, Upsert) else len(changed))
+
+
+async def _ruled(write: Upsert | Delete, values: Mapping[str, object], session: Session) -> int:
+    """Finishes the write under the rule that holds when it commits; raises WriterRefused."""
+    sequence, rule = await _finished(values, session)
+    WriterRule(**rule or {}).check(write.index_id, write.term)
+    return int(sequence)
 
 
 async def _admit(write: Upsert, session: Session) -> None:
@@ -160,9 +199,9 @@ async def _upserted(write: Upsert, session: Session) -> Sequence[Row]:
     return await session.rows(_UPSERT, values, write.index_id, rows=rows)
 
 
-async def _finished(values: Mapping[str, object], session: Session) -> int:
-    """Gives the changes their sequences, which have no gap; returns the last one."""
+async def _finished(values: Mapping[str, object], session: Session) -> Row:
+    """Gives the changes their sequences, which have no gap; returns the last, and the rule."""
     rows = await session.rows(_FINISH, {**_NOTHING, **values})
     if not rows:  # It waited for the row, and so for a fence that came before.
         raise refused_by_fence()
-    return int(rows[0][0])
+    return rows[0]
