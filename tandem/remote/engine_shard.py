@@ -16,7 +16,6 @@ from tandem.contract.search_path import KeywordState
 from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.stages.index_info import IndexInfo
 from tandem.stages.neighbours import ModalityNeighbours, ShardNeighbourQuery, ShardNeighbours
-from tandem.stages.notes import Note
 from tandem.stages.retrieval import Embeddings, ShardDescription, ShardQuery
 from tandem.stages.shard import FollowedShard
 from tandem.stages.shard_answer import Found
@@ -88,10 +87,6 @@ class EngineShard(FollowedShard):
             for modality, count in counts.items()
         ]
         return ShardDescription(info.fingerprint, info.dimension, parts, KeywordState.DISABLED)
-
-    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
-        """Returns none: the engine keeps no notes yet."""
-        return ()
 
     @abstractmethod
     async def _index(

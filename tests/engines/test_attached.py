@@ -26,6 +26,7 @@ from tandem.remote.engine_shard import EngineShard
 from tandem.stages.item_write import Delete, Fence, Upsert
 from tandem.stages.items import FetchedItem, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery
+from tandem.stages.notes import PutNote, SetWriter
 from tandem.stages.retrieval import ShardQuery
 from tests.support.engines.attached import (
     FILLS,
@@ -157,12 +158,15 @@ async def test_what_cannot_be_promised_is_refused_or_flagged_by_name(shard: Engi
     for write in (
         shard.write(Upsert(INDEX, FINGERPRINT, [image_item("new", 1)]), soon()),
         shard.write(Delete(INDEX, ["p0"]), soon()),
+        shard.write(PutNote("alias/photos", "{}", 0), soon()),
+        shard.write(SetWriter(INDEX, 1, is_open=False), soon()),
         shard.delete_index(INDEX, soon()),
         shard.changes(0, 10, soon()),
         shard.fence(Fence(1.0), soon()),
     ):
         with pytest.raises(errors.IndexReadOnly):
             await write
+    assert await shard.notes("", soon()) == ()
     with pytest.raises(errors.SequenceNotReached):
         await shard.search(query(minimum_sequence=1), Deadline.after(0.5))
     words = (await shard.search(query(keywords="cat"), soon())).keyword_found

@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +38,7 @@ from tandem.errors import (
     AttributeInvalid,
     DeadlineExceeded,
     ItemCorrupt,
+    NoteChanged,
     SequenceNotReached,
     ServiceUnavailable,
     TandemError,
@@ -47,6 +48,7 @@ from tandem.remote.chosen_engine import engine_candidates, engine_shard
 from tandem.remote.engine_shard import EngineShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
+from tandem.stages.notes import PutNote
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 from tests.support.engines.milvus_server import MilvusServer, shared_milvus
@@ -58,7 +60,7 @@ pytest.importorskip("milvus", reason="make test-engines installs Milvus")
 from pymilvus import AsyncMilvusClient
 
 from tandem.remote.milvus import notes
-from tandem.remote.milvus.followed_writes import FollowedWrites, MoveState
+from tandem.remote.milvus.shard_state import EngineState, SharedState
 from tests.support.engines import killed_write
 from tests.support.engines.killed_write import ITEM_COUNT, SETTLED_SECONDS, WRITE_SECONDS, upsert
 
@@ -252,15 +254,17 @@ async def test_a_copy_sees_the_writes_that_a_move_did_not_have_noted(
     settings = milvus_settings(tmp_path)
     async with opened(settings) as shard, opened(settings) as other:
         sequences = [await store(other, [text_item("a", 1)])]
-        put = FollowedWrites._put
+        change = SharedState.change
 
-        async def late_put(followed: FollowedWrites, state: MoveState) -> None:
+        async def late_change(
+            state: SharedState, changed: Callable[[EngineState], EngineState]
+        ) -> EngineState:
             if len(sequences) == 1:
                 sequences.append(await store(other, [text_item("a", 2)]))
-            await put(followed, state)
+            return await change(state, changed)
 
         time_of_log = (await shard.changes(0, 1, soon())).sequence
-        monkeypatch.setattr(FollowedWrites, "_put", late_put)
+        monkeypatch.setattr(SharedState, "change", late_change)
         page = await shard.changes(time_of_log, 1, soon())
 
         assert len(sequences) == 2
@@ -376,9 +380,13 @@ async def test_records_are_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             contents = await candidates.contents("scenes", FINGERPRINT, ["a", "b"])
             assert {each.content for each in contents.values()} == {each.content for each in items}
             assert len(bucket.sizes()) >= len(items)
+            puts = (shard.write(PutNote("alias/a", f"{n}", 0), soon()) for n in range(5))
+            told = await asyncio.gather(*puts, return_exceptions=True)
+            assert sum(isinstance(each, NoteChanged) for each in told) == 4
+            assert len(await shard.notes("", soon())) == 1
             await shard.delete_index("scenes", soon())
             end_time = time.monotonic() + 30
-            while bucket.sizes():
+            while not all(name.endswith("-move/state") for name in bucket.sizes()):
                 assert time.monotonic() < end_time
                 await asyncio.sleep(0.1)
         await candidates.close()

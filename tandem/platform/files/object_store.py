@@ -4,14 +4,15 @@ Credentials and endpoints come from the environment, as obstore reads them (`AWS
 `GOOGLE_...`, `AZURE_...`); none stands in a URL.
 """
 
+import fcntl
 import math
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from tandem.installation import PackageMissing
@@ -44,14 +45,27 @@ class ObjectFolder:
         """Returns a folder within this one, which need not exist."""
         return type(self)(f"{self.url}/{name}", self._retry_seconds)
 
-    def create(self, name: str, data: bytes, *, is_replaced: bool = False) -> None:
-        """Stores a whole object durably.
-
-        Raises FileExistsError where the name is taken, unless its object may be replaced.
-        """
-        mode: Literal["create", "overwrite"] = "overwrite" if is_replaced else "create"
+    def create(self, name: str, data: bytes) -> None:
+        """Stores a whole object durably; raises FileExistsError where the name is taken."""
         with self._named_faults():
+            self._store.put(name, data, mode="create", use_multipart=False)
+
+    def swap(self, name: str, replaced: bytes | None, data: bytes) -> bool:
+        """Stores an object durably in place of exactly that content, or of no object.
+
+        Returns whether it did. The store has to honour conditions on an object's tag or version,
+        as S3, Google Cloud Storage and Azure do.
+        """
+        with suppress(FileExistsError, FileNotFoundError), self._named_faults():
+            mode: Any = "create"
+            if replaced is not None:
+                found = self._store.get(name)
+                if found.bytes() != replaced:
+                    return False
+                mode = {tag: found.meta[tag] for tag in ("e_tag", "version") if found.meta[tag]}
             self._store.put(name, data, mode=mode, use_multipart=False)
+            return True
+        return False
 
     def read(self, name: str, max_bytes: float = math.inf) -> bytes:
         """Returns a whole object; raises FileNotFoundError, also for a larger one."""
@@ -73,11 +87,11 @@ class ObjectFolder:
 
     @contextmanager
     def _named_faults(self) -> Iterator[None]:
-        from obstore.exceptions import AlreadyExistsError, BaseError
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
         try:
             yield
-        except AlreadyExistsError as error:
+        except (AlreadyExistsError, PreconditionError) as error:
             raise FileExistsError(_first_line(error)) from error
         except FileNotFoundError as error:
             raise FileNotFoundError(_first_line(error)) from error
@@ -99,7 +113,23 @@ class _FileFolder(ObjectFolder):
     def inner(self, name: str) -> Self:
         return type(self)(f"{self.url}/{name}", is_new=True)
 
-    def create(self, name: str, data: bytes, *, is_replaced: bool = False) -> None:
+    def create(self, name: str, data: bytes) -> None:
+        self._put(name, data, os.link)
+
+    def swap(self, name: str, replaced: bytes | None, data: bytes) -> bool:
+        lock = (self._root / name).with_name(".swaps")
+        _make_private(lock.parent)
+        lock.touch(PRIVATE_FILE)
+        # Of the kernel, which frees it where its holder dies.
+        with lock.open("rb") as locked:
+            fcntl.flock(locked, fcntl.LOCK_EX)
+            file = self._root / name
+            is_that = (file.read_bytes() if file.exists() else None) == replaced
+            if is_that:
+                self._put(name, data, os.replace)
+            return is_that
+
+    def _put(self, name: str, data: bytes, place: Callable[[Path, Path], object]) -> None:
         file = self._root / name
         _make_private(file.parent)
         fresh = file.with_name(f".{secrets.token_hex(8)}")
@@ -107,10 +137,7 @@ class _FileFolder(ObjectFolder):
             fresh.write_bytes(data)
             fresh.chmod(PRIVATE_FILE)
             sync(fresh)
-            if is_replaced:
-                fresh.replace(file)
-            else:
-                os.link(fresh, file)
+            place(fresh, file)
         finally:
             fresh.unlink(missing_ok=True)
         sync(*(each for each in file.parents if each.is_relative_to(self._root)))

@@ -21,6 +21,7 @@ from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredT
 from tandem.stages.changes import ChangePage
 from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.notes import Note
 
 # Of one read of pictures, of which each has at most MAX_IMAGE_BYTES.
 _PICTURE_COUNT = 8
@@ -79,6 +80,10 @@ class AttachedShard(EngineShard):
         }
         fingerprint = info.fingerprint if query.encodings_included else ""
         return FetchedItems(items, len(read), fingerprint)
+
+    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
+        """Returns none: another program owns the data."""
+        return ()
 
     async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
         """Raises IndexReadOnly, as every write does."""

@@ -187,7 +187,7 @@ class Collections:
         """Returns the ids of all indexes, in byte order."""
         names = await self.connection.call("list_collections", deadline=deadline)
         return sorted(
-            name.removeprefix(self._prefix).replace("_d", "-").replace("_u", "_")
+            name.removeprefix(self._prefix).replace("_a", "@").replace("_d", "-").replace("_u", "_")
             for name in names
             if name.startswith(self._prefix)
         )
@@ -236,8 +236,8 @@ class Collections:
         await self.connection.call("load_collection", name, deadline=deadline)
 
     def _name(self, index_id: str) -> str:
-        # Milvus' names have no "-".
-        return self._prefix + index_id.replace("_", "_u").replace("-", "_d")
+        # Milvus' names have no "-" and no "@".
+        return self._prefix + index_id.replace("_", "_u").replace("-", "_d").replace("@", "_a")
 
 
 def attributes_of(row: Row) -> Attributes:

@@ -50,9 +50,9 @@ class ItemObjects:
         """Deletes objects, ignoring those that are not there."""
         await asyncio.gather(*(self._do(self._folder.remove, [key]) for key in keys))
 
-    async def replace(self, key: str, data: bytes) -> None:
-        """Stores an object by key, in place of such a one."""
-        await self._do(lambda: self._folder.create(key, data, is_replaced=True))
+    async def swap(self, key: str, replaced: bytes | None, data: bytes) -> bool:
+        """Stores an object in place of exactly that one, or of none; returns whether it did."""
+        return bool(await self._do(self._folder.swap, key, replaced, data))
 
     async def names(self, folder: str) -> list[str]:
         """Returns the names of all objects below the folder."""

@@ -14,7 +14,7 @@ from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.search_path import KeywordState
-from tandem.errors import IndexNotFound, InternalFault, SequenceNotReached
+from tandem.errors import IndexNotFound, SequenceNotReached
 from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
@@ -32,7 +32,7 @@ from tandem.remote.milvus.writes import Writes
 from tandem.stages.changes import ChangePage
 from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
-from tandem.stages.notes import PutNote, SetWriter
+from tandem.stages.notes import Note, PutNote, SetWriter
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import check_ids_page, check_indexes_page
 from tandem.stages.shard_answer import KeywordFound, ShardAnswer
@@ -96,12 +96,13 @@ class MilvusShard(EngineShard):
         with STAGE_DURATION.labels("read").time():
             collection = await self._collections.get(query.index_id, deadline)
             fields = ["version", "size_bytes", "attributes"]
-            seen = await self._followed.seen(collection) if query.encodings_included else None
+            is_bare = not (query.content_included or query.encodings_included)
+            seen = None if is_bare else await self._followed.seen(collection)
             found = await collection.query(any_of_ids(query.item_ids), fields, deadline, seen)
             rows = {row["item_id"]: row for row in found}
             read = query.first_within({each: row["size_bytes"] for each, row in rows.items()})
             there = [each for each in read if each in rows]
-            if not (query.content_included or query.encodings_included):
+            if is_bare:
                 bare = {each: FetchedItem(None, attributes_of(rows[each])) for each in there}
                 return FetchedItems(bare, len(read))
             versions = {each: rows[each]["version"] for each in there}
@@ -115,7 +116,8 @@ class MilvusShard(EngineShard):
     async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
         """Stores or deletes the items."""
         if isinstance(write, PutNote | SetWriter):
-            raise InternalFault(why="this engine keeps no notes")
+            async with deadline.kept("keeping a note"):
+                return await self._followed.keep(write, deadline)
         with STAGE_DURATION.labels("commit").time():
             async with deadline.kept(f"the call of {type(write).__name__}Items"):
                 return await self._writes.committed(write, deadline)
@@ -123,6 +125,11 @@ class MilvusShard(EngineShard):
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index at once, and its records minutes later."""
         return await self._writes.dropped(index_id, deadline)
+
+    async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
+        """Returns the notes whose keys begin so, by key."""
+        async with deadline.kept("the call of ReadNotes"):
+            return await self._followed.notes(prefix)
 
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns writes after a sequence, whole; they are noted from the first such call on."""

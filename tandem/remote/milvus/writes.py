@@ -65,7 +65,7 @@ class Writes:
         """Drops the index; its records are deleted minutes later."""
         collection = await self._collections.get(check_index_id(index_id), deadline, is_fresh=True)
         counts = await collection.counts(deadline, ALL_WRITES)
-        await self.followed.check(deadline)
+        await self.followed.check(None, deadline)
         await self.notes.leave(collection, [], None, deadline)
         await self._collections.drop(collection, deadline)
         sequence = await self._connection.note_write(collection.name, deadline)
@@ -74,7 +74,7 @@ class Writes:
 
     async def _written(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
         deleted_count = 0
-        await self.followed.check(deadline)
+        revision = await self.followed.check(write, deadline)
         if isinstance(write, Upsert):
             item_ids: Sequence[str] = [item.item_id for item in write.items]
             collection = await self._collections.made_for(write, deadline)
@@ -88,7 +88,7 @@ class Writes:
             await self._connection.delete(collection.name, where, deadline)
             deleted_count = len(old)
         sequence = await self._connection.note_write(collection.name, deadline)
-        await self.followed.note(write.index_id, item_ids, sequence, deadline)
+        await self.followed.note_write(write, item_ids, sequence, revision, deadline)
         return Committed(sequence, deleted_count)
 
     async def _upsert(

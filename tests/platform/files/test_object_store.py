@@ -4,6 +4,7 @@ tests/local/item_store/test_backup.py has the stores of S3.
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,27 @@ import pytest
 from tandem.platform.files.object_store import object_folder
 
 
-def test_an_object_is_not_replaced_unless_it_may_be(tmp_path: Path) -> None:
-    folder = object_folder(tmp_path.as_uri())
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_an_object_is_replaced_only_by_who_read_it(tmp_path: Path, kind: str) -> None:
+    """Of many that read the same, one replaces it; the others are told so."""
+    folder = object_folder(tmp_path.as_uri() if kind == "file" else "memory:///a")
     folder.create("a/b", b"first")
-
     with pytest.raises(FileExistsError):
         folder.create("a/b", b"second")
-
+    assert not folder.swap("a/b", None, b"second")
+    assert not folder.swap("a/c", b"first", b"second")
     assert folder.read("a/b") == b"first"
-    folder.create("a/b", b"third", is_replaced=True)
-    assert folder.read("a/b") == b"third"
-    assert [each.name for each in (tmp_path / "a").iterdir()] == ["b"]
+
+    def added(number: int) -> None:
+        stored = folder.read("a/b")
+        while not folder.swap("a/b", stored, stored + b"%02d" % number):
+            stored = folder.read("a/b")
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(added, range(40)))
+    after = folder.read("a/b").removeprefix(b"first").decode()
+    assert sorted(after[i : i + 2] for i in range(0, 80, 2)) == [f"{n:02}" for n in range(40)]
+    assert list(folder.sizes()) == ["a/b"]
 
 
 def test_an_object_and_the_folders_that_lead_to_it_are_on_disk(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 from index_svc.settings import IndexSettings
 from tandem.contract.deadline import Deadline
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.item_write import Committed, Delete, ShardWrite, Upsert
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard import Shard
@@ -74,9 +74,10 @@ class _WithTokens:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._shard, name)
 
-    async def write(self, write: Upsert | Delete, deadline: Deadline) -> Committed:
+    async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
         committed = await self._shard.write(write, deadline)
-        self._sequences[self._folder] = committed.sequence
+        if isinstance(write, Upsert | Delete):
+            self._sequences[self._folder] = committed.sequence
         return committed
 
     async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
