@@ -12,11 +12,12 @@ from collections.abc import Iterable
 import lmdb
 
 from tandem.contract.content import content_bytes
+from tandem.contract.generation_ids import alias_of
 from tandem.errors import ItemCorrupt, RequestIdReused
 from tandem.local.item_store.checksum import ChecksumMismatch, seal, unseal
 from tandem.local.item_store.files import StoreFiles, seal_json
 from tandem.local.item_store.item_record import attributes_json
-from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.stages.item_write import Committed, Delete, ItemWrite, Upsert
 
 KEPT_REQUEST_COUNT = 100_000
 
@@ -77,7 +78,7 @@ def _unsealed(key: bytes, value: bytes | memoryview) -> bytes:
 
 def repeated(write: ItemWrite, digest: str, sequence: int, deleted_count: int) -> Committed:
     """Returns the answer that is kept for the write; raises RequestIdReused if it is another's."""
-    if digest != write_digest(write):
+    if digest not in (write_digest(write), _digest(write, is_of_generation=True)):
         raise RequestIdReused(request_id=write.request_id)
     return Committed(sequence, deleted_count, is_repeat=True)
 
@@ -86,25 +87,32 @@ def write_digest(write: ItemWrite) -> str:
     """Returns a hash of all but the request id, equal for two attempts at one write.
 
     Embeddings and tokens are left out. They follow from content and model, but encoding the
-    same content again may round differently in another batch.
+    same content again may round differently in another batch. So are generation and model: a
+    repeat goes to the generation that serves then.
     """
+    return _digest(write)
+
+
+def _digest(write: ItemWrite, *, is_of_generation: bool = False) -> str:
+    """Returns the hash, or the one of answers that earlier releases kept."""
     digest = hashlib.blake2b(digest_size=16)
-    for part in _parts(write):
+    for part in _parts(write, is_of_generation):
         digest.update(_LENGTH.pack(len(part)))
         digest.update(part)
     return digest.hexdigest()
 
 
-def _parts(write: ItemWrite) -> Iterable[bytes]:
+def _parts(write: ItemWrite, is_of_generation: bool) -> Iterable[bytes]:
+    yield type(write).__name__.lower().encode()
+    yield (write.index_id if is_of_generation else alias_of(write.index_id)).encode()
     match write:
-        case Upsert(index_id, fingerprint, items):
-            yield from (b"upsert", index_id.encode(), fingerprint.encode())
-            for item in items:
+        case Upsert():
+            if is_of_generation:
+                yield write.fingerprint.encode()
+            for item in write.items:
                 yield item.item_id.encode()
                 yield item.content.modality.value.encode()
                 yield content_bytes(item.content)
                 yield attributes_json(item.attributes)
-        case Delete(index_id, item_ids):
-            yield from (b"delete", index_id.encode(), *(each.encode() for each in item_ids))
-        case Drop(index_id):
-            yield from (b"drop", index_id.encode())
+        case Delete():
+            yield from (each.encode() for each in write.item_ids)

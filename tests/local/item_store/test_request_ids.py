@@ -5,6 +5,7 @@ from pathlib import Path
 
 import lmdb
 import numpy as np
+import pytest
 
 from tandem.contract.content import Encoding
 from tandem.errors import (
@@ -12,6 +13,7 @@ from tandem.errors import (
     RequestIdReused,
 )
 from tandem.local.item_store.item_store import ItemStore
+from tandem.local.item_store.request_log import repeated, write_digest
 from tandem.stages.item_write import Committed, Delete, ItemWrite, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
 from tests.support.item_store.made_stores import MAP_BYTES, scanned
@@ -49,7 +51,6 @@ def test_a_request_id_is_for_one_write(store: ItemStore) -> None:
         Upsert("scenes", FINGERPRINT, [replace(items[0], attributes={"x": True}), items[1]], "r"),
         Upsert("scenes", FINGERPRINT, [items[0], text_item("b", 2)], "r"),
         Upsert("scenes-2", FINGERPRINT, items, "r"),
-        Upsert("scenes", "model-b", items, "r"),
         Delete("scenes", ["a", "b"], "r"),
     ]
 
@@ -58,6 +59,16 @@ def test_a_request_id_is_for_one_write(store: ItemStore) -> None:
     assert [type(outcome) for outcome in outcomes] == [RequestIdReused] * len(others)
     assert store.sequence() == 2
     assert store.index_ids() == ["scenes"]
+
+
+def test_an_answer_that_an_earlier_release_kept_is_given(store: ItemStore) -> None:
+    """It was kept under a hash that had the model."""
+    write = Upsert("scenes", FINGERPRINT, [text_item("a")], "r")
+    digest = "21d1876ac98284536654a01d59684af9"
+    assert digest != write_digest(write)
+    assert repeated(write, digest, 7, 0) == Committed(7, is_repeat=True)
+    with pytest.raises(RequestIdReused):
+        repeated(replace(write, items=[text_item("b")]), digest, 7, 0)
 
 
 def test_a_second_encoding_of_the_same_contents_is_the_same_request(store: ItemStore) -> None:
