@@ -117,7 +117,7 @@ test-console: .venv/console/.ok console/node_modules/.ok ## Tries the web consol
 
 test-engines: .venv/engines/pgvector/.ok .venv/engines/milvus/.ok .venv/object_store/.ok ## Runs the contract of shards, and a whole system, over outside engines; writes docs/engines.md's promises
 	TANDEM_ENGINE_RECORD=1 PYTHONPATH=$(abspath .venv/engines/milvus) $(BIN)/pytest -n 0 -rs tests/engines \
-		tests/contracts/test_shard_contract.py
+		tests/contracts/test_shard_contract.py tests/contracts/test_generation_contract.py
 
 test-integrations: .venv/.ok $(SUITES:%=$(INTEGRATION_ENVS)/%/.ok) ## Runs the suites of integrations/ in environments of their own; SUITES=mcp for one
 	for suite in $(SUITES); do \

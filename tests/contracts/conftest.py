@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
 
 import pytest
 
+from tandem.stages.shard import Shard
 from tests.support.engines import contract_record
+from tests.support.engines.shard_kinds import SHARDS, Kind
 
 _FOUND: contract_record.Record = {}
 _KINDS = {kind for kinds in contract_record.COLUMNS.values() for kind in kinds}
+
+
+@pytest.fixture(params=SHARDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return SHARDS[request.param]
+
+
+@pytest.fixture
+async def shard(kind: Kind, tmp_path: Path) -> AsyncIterator[Shard]:
+    """Yields an empty shard of each kind."""
+    async with kind.open(tmp_path / "shard") as shard:
+        yield shard
 
 
 @pytest.hookimpl(wrapper=True)
@@ -20,7 +35,7 @@ def pytest_runtest_makereport(
     """Notes how a test ended over its kind of shard."""
     report = yield
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    if item.path.stem == "test_shard_contract" and "kind" in parameters:
+    if item.path.name in contract_record.SUITE and "kind" in parameters:
         outcome = _outcome(report)
         if outcome is not None:
             outcomes = _FOUND.setdefault(item.originalname, {})

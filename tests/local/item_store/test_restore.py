@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.errors import ServiceUnavailable
+from tandem.errors import ServiceUnavailable, WriterRefused
 from tandem.local.item_store.backup import back_up, restore, verify_backup
 from tandem.local.item_store.environment import DATA_NAME
 from tandem.local.item_store.files import RESTORING_NAME, SCHEMA_VERSION
@@ -22,6 +22,7 @@ from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.verdict import verify_in_child
 from tandem.platform.files.object_store import object_folder, path_of
 from tandem.stages.item_write import Committed, Delete, Fence, Upsert
+from tandem.stages.notes import PutNote, SetWriter
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
 from tests.support.item_store.stored_values import overwrite
 
@@ -66,8 +67,10 @@ def old_backup(path: Path, backup: str) -> Path:
 
 
 def test_a_restore_begins_a_new_history_that_takes_writes(path: Path, tmp_path: Path) -> None:
-    """Answers to request ids are kept, and the seal of a store whose items were moved is not."""
+    """Answers to request ids and notes are kept, and the seal of a store that was moved is not."""
     store = ItemStore.open(path, 1, 2, map_bytes=MAP_BYTES)
+    store.apply([PutNote("alias/scenes", "{}", 0), SetWriter("other", 2, is_open=False)])
+    notes = store.notes("")
     assert store.apply([Fence(sealed_sequence=31)]) == [Committed(31, is_sealed=True)]
     store.close()
     backup, manifest = back_up(object_folder(f"file://{tmp_path}/sealed", is_new=True), path)
@@ -76,6 +79,9 @@ def test_a_restore_begins_a_new_history_that_takes_writes(path: Path, tmp_path: 
 
     copy = ItemStore.open(tmp_path / "restored", 1, 2, map_bytes=MAP_BYTES)
     assert copy.store_id != manifest.store_id
+    assert copy.notes("") == notes
+    [refused] = copy.apply([Delete("other", ["t1"])])
+    assert isinstance(refused, WriterRefused)
     repeat = Upsert("scenes", FINGERPRINT, [text_item(f"t{n}", n) for n in range(20)], "request")
     assert copy.apply([repeat]) == [Committed(20, is_repeat=True)]
     assert copy.apply([Delete("scenes", ["t4"])]) == [Committed(32, deleted_count=1)]

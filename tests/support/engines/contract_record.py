@@ -10,6 +10,8 @@ from tests.support.deploy.rendered import ROOT
 
 RECORD = ROOT / "tests" / "contracts" / "shard_contract.json"
 PAGE = ROOT / "docs" / "engines.md"
+SUITE = ("test_shard_contract.py", "test_generation_contract.py")
+"""The files of tests/contracts that say what a shard does."""
 DIFFERS = "differs"
 """The name of the property by which a test says what a kind does instead."""
 YES = "yes"
