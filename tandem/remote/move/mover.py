@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from tandem.contract.content import Encoding, TextContent, TextTokens
+from tandem.contract.generation_ids import alias_of
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.errors import IndexNotFound, ModelMismatch
@@ -26,6 +28,7 @@ from tandem.search.calls.fan_out import fan_out
 from tandem.search.shard_map import ShardMap
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import FetchedItems, ItemRecord, ItemsQuery
+from tandem.stages.notes import WRITER_PREFIX, Note, PutNote, SetWriter, WriterRule
 from tandem.v1 import index_admin_service_pb2 as pb
 
 # One after the other; writes wait meanwhile.
@@ -92,6 +95,7 @@ class Mover:
 
     async def _meet(self) -> tuple[int, int]:
         """Checks that these are the right shards, and reads or begins the progress."""
+        _check_generations(await self._summaries(self._sources))
         sources = [await each.changes(0, 1) for each in self._sources]
         targets = [await each.changes(0, 1) for each in self._targets]
         versions = _version(self._sources, sources), _version(self._targets, targets)
@@ -260,6 +264,7 @@ class Mover:
             while time.monotonic() < end_time:
                 # A write that began before the fence may end in it.
                 if await self._follow_once() and not (difference := await self._difference()):
+                    await self._carry_notes()
                     seals = (
                         source.fence(0, fence.sequence)
                         for source, fence in zip(self._sources, fences, strict=True)
@@ -275,6 +280,7 @@ class Mover:
     async def _difference(self) -> str:
         """Compares models and counts of all indexes; returns where they differ, if they do."""
         held, moved = await self._summaries(self._sources), await self._summaries(self._targets)
+        _check_generations(held)
         for index_id, index in held.items():
             if index_id not in moved and not index.text_count + index.image_count:
                 await self._make_empty(index)
@@ -283,6 +289,21 @@ class Mover:
             if (here := held.get(index_id)) != (there := moved.get(index_id)):
                 return f"index {index_id} is {here} on the sources and {there} on the targets"
         return ""
+
+    async def _carry_notes(self) -> None:
+        """Gives the first target the notes of the first source, and all targets who may write."""
+        source, target = self._sources[0], self._targets[0]
+        kept = {note.key: note for note in await target.again(target.shard.notes, "")}
+        for note in await source.again(source.shard.notes, ""):
+            old = kept.get(note.key, Note(note.key, "", 0))
+            if note.key.startswith(WRITER_PREFIX):
+                # Without its progress, which is a place in the source's log.
+                rule, index_id = WriterRule.of(note), note.key.removeprefix(WRITER_PREFIX)
+                write = SetWriter(index_id, rule.term, rule.is_open)
+                await fan_out(*(each.again(each.shard.write, write) for each in self._targets))
+            elif note.value != old.value:
+                put = PutNote(note.key, note.value, old.revision)
+                await target.again(target.shard.write, put)
 
     async def _make_empty(self, index: IndexSummary) -> None:
         """Makes an index without items, by an item that is deleted at once."""
@@ -310,6 +331,16 @@ class Mover:
     def _request_id(self) -> str:
         self._request_number += 1
         return f"{self._request_prefix}/{self._request_number}"
+
+
+def _check_generations(held: Iterable[str]) -> None:
+    """Raises MoveRefused where a follower writes one generation of an index from another."""
+    for alias, number in Counter(map(alias_of, held)).items():
+        if number > 1:
+            raise MoveRefused(
+                f"index {alias} has {number} generations on the sources: drop all but the one "
+                "that serves, and repeat the command"
+            )
 
 
 def _version(links: Sequence[ShardLink], pages: Sequence[pb.ReadChangesResponse]) -> int:

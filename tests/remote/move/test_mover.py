@@ -11,11 +11,13 @@ import pytest
 
 from tandem.chassis.access.tokens import Scope
 from tandem.client.access import Access
-from tandem.errors import PermissionDenied, ServiceUnavailable
+from tandem.contract.deadline import Deadline
+from tandem.errors import PermissionDenied, ServiceUnavailable, WriterRefused
 from tandem.remote.move.move_files import MovedShards, read_move_file
 from tandem.remote.move.mover import MoveRefused
 from tandem.remote.move.shard_link import ShardLink
-from tandem.stages.item_write import is_refused_by_fence
+from tandem.stages.item_write import Delete, is_refused_by_fence
+from tandem.stages.notes import PutNote, SetWriter
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceStub
 from tests.support.faults.supervisor import Ending
@@ -73,6 +75,60 @@ async def test_all_items_are_on_the_other_shards_and_the_first_take_no_writes(
     # Again: nothing is left to do, and what the targets took since stays.
     assert await mover(sources, targets, tmp_path / "progress").move() == (1, 2)
     assert "late" in (await targets.contents())["scenes"]
+
+
+async def test_notes_and_who_may_write_go_to_the_other_shards(
+    sources: Shards, targets: Shards, tmp_path: Path
+) -> None:
+    """Items of a later generation are where those of the first would be, as contents() checks."""
+    await sources.store([text_item(f"item-{n}", n) for n in range(50)], "photos@2", "model-b")
+    kept = [PutNote("alias/photos", '{"serving": 2}', 0), PutNote("calibration/b", "{}", 0)]
+    rules = [
+        SetWriter("photos", 3, is_open=False, progress="9"),
+        SetWriter("photos@2", 3, is_open=True),
+    ]
+    writes: list[PutNote | SetWriter] = [*kept, PutNote("calibration/b", "[]", 1), *rules]
+    for write in writes:
+        await sources.writers[0].write(write, Deadline.after(10))
+    await sources.writers[1].write(rules[0], Deadline.after(10))
+    moving = mover(sources, targets, tmp_path / "progress")
+    await moving.copy()
+    # As a move that was killed in its last fence had left it.
+    await targets.writers[0].write(PutNote("alias/photos", "older", 0), Deadline.after(10))
+
+    await moving.move()
+
+    assert len((await targets.contents())["photos@2"]) == 50
+    assert await targets.contents() == await sources.contents()
+    notes = {
+        each.key: each.value for each in await targets.writers[0].notes("", Deadline.after(10))
+    }
+    assert [notes.pop(each.key) for each in kept] == ['{"serving": 2}', "[]"]
+    assert set(notes) == {"writer/photos", "writer/photos@2"}
+    for writer in targets.writers:
+        with pytest.raises(WriterRefused):
+            await writer.write(Delete("photos", ["item-1"]), Deadline.after(10))
+    await targets.store([text_item("more")], "photos@2", "model-b")
+
+
+async def test_an_index_of_two_generations_is_not_moved(
+    sources: Shards, targets: Shards, tmp_path: Path
+) -> None:
+    """Whether the second is there before the move or comes in between; sources stay open."""
+    await sources.store([text_item("a")], "photos")
+    moving = mover(sources, targets, tmp_path / "progress")
+    await moving.copy()
+    await sources.store([text_item("a")], "photos@2", "model-b")
+    for each in (moving, mover(sources, targets, tmp_path / "progress")):
+        with pytest.raises(MoveRefused, match="index photos has 2 generations"):
+            await each.move()
+    await sources.store([text_item("b")], "photos@2", "model-b")
+    await sources.drop("photos@2")
+
+    await mover(sources, targets, tmp_path / "progress").move()
+
+    moved = await targets.contents()
+    assert {index_id: set(items) for index_id, items in moved.items()} == {"photos": {"a"}}
 
 
 @pytest.mark.slow
