@@ -3,9 +3,10 @@
 `make test` runs a dozen examples; TANDEM_MODEL_EXAMPLES=2000 is the full run.
 """
 
+import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ from tandem.contract.filtering.filters import (
     StartsWith,
     holds,
 )
-from tandem.errors import IndexNotFound, RequestIdReused
+from tandem.errors import IndexNotFound, NoteChanged, RequestIdReused, WriterRefused
 from tandem.local.item_store.backup import back_up, restore
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard.retrieval import index_type
@@ -50,15 +51,16 @@ from tandem.local.shard.shard import ShardSettings, StoredShard
 from tandem.local.shard.upkeep import index_loader, maintenance, rebuild
 from tandem.local.shard.upkeep.snapshot_check import check_here
 from tandem.platform.files.object_store import object_folder
-from tandem.stages.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import ItemRecord
+from tandem.stages.notes import Note, PutNote, SetWriter, WriterRule
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import RowHit
 
 EXAMPLE_COUNT = int(os.environ.get("TANDEM_MODEL_EXAMPLES", "13"))
 STEP_COUNT = 50
 
-INDEX_ID = "scenes"
+INDEX_ID, NEXT_ID = "scenes", "scenes@2"
 FINGERPRINT = "model-a"
 ITEM_IDS = [f"item-{number}" for number in range(12)]
 # Components of +-0.5 have products and sums that float32 holds exactly, in whatever order.
@@ -86,6 +88,10 @@ attributes = st.fixed_dictionaries(
 )
 
 
+# Of a write; None for one that may write now.
+terms = st.sampled_from([None, None, None, 0, 1, 2, 3])
+
+
 @st.composite
 def stored_items(draw: st.DrawFn) -> list[ItemRecord]:
     """Draws up to four items of different ids, texts and images."""
@@ -110,7 +116,7 @@ def stored_items(draw: st.DrawFn) -> list[ItemRecord]:
 class Answered:
     """Holds a write under a request id, and its answer."""
 
-    write: ItemWrite
+    write: Upsert | Delete
     committed: Committed
 
 
@@ -123,6 +129,8 @@ class ShardModel(RuleBasedStateMachine):
         self._generation = 0
         self._items: dict[str, ItemRecord] = {}
         self._answered: dict[str, Answered] = {}
+        self._rule = WriterRule()
+        self._notes: dict[str, Note] = {}
         self._is_restoring = False
         self._shard = self._open()
 
@@ -131,20 +139,52 @@ class ShardModel(RuleBasedStateMachine):
         """Allows restores in one example of eight: each starts processes and takes a second."""
         self._is_restoring = is_restoring == 0
 
-    @rule(items=stored_items(), is_named=st.booleans())
-    def upsert(self, items: list[ItemRecord], is_named: bool) -> None:
+    @rule(items=stored_items(), is_named=st.booleans(), term=terms)
+    def upsert(self, items: list[ItemRecord], is_named: bool, term: int | None) -> None:
+        """Also as a follower, or as a caller whose writes the rule refuses."""
         request_id = f"request-{len(self._answered)}" if is_named else ""
-        self._write(Upsert(INDEX_ID, FINGERPRINT, items, request_id))
-        self._items |= {item.item_id: item for item in items}
+        term = self._allowed_term if term is None else term
+        if self._write(Upsert(INDEX_ID, FINGERPRINT, items, request_id, term)):
+            self._items |= {item.item_id: item for item in items}
 
     @precondition(lambda self: self._items)
-    @rule(data=st.data(), count=st.integers(1, 3), is_named=st.booleans())
-    def delete(self, data: st.DataObject, count: int, is_named: bool) -> None:
+    @rule(data=st.data(), count=st.integers(1, 3), is_named=st.booleans(), term=terms)
+    def delete(self, data: st.DataObject, count: int, is_named: bool, term: int | None) -> None:
         item_ids = data.draw(st.lists(st.sampled_from(ITEM_IDS), min_size=1, max_size=count))
         request_id = f"request-{len(self._answered)}" if is_named else ""
-        committed = self._write(Delete(INDEX_ID, item_ids, request_id))
-        gone = {item_id for item_id in item_ids if self._items.pop(item_id, None) is not None}
-        assert committed.deleted_count == len(gone)
+        term = self._allowed_term if term is None else term
+        if committed := self._write(Delete(INDEX_ID, item_ids, request_id, term)):
+            gone = {item_id for item_id in item_ids if self._items.pop(item_id, None) is not None}
+            assert committed.deleted_count == len(gone)
+
+    @rule(term=st.integers(0, 3), is_open=st.booleans(), progress=st.sampled_from(["", "{}"]))
+    def set_writer(self, term: int, is_open: bool, progress: str) -> None:
+        """Says who may write from now on; a follower of an earlier term may not say it."""
+        before = self._sequence()
+        writing = self._shard.write(SetWriter(INDEX_ID, term, is_open, progress))
+        if term < self._rule.term:
+            with pytest.raises(WriterRefused):
+                writing.result(60)
+        else:
+            assert writing.result(60).sequence == before
+            self._rule = WriterRule(term, is_open, progress)
+            self._note(f"writer/{INDEX_ID}", json.dumps(asdict(self._rule)))
+
+    @rule(
+        key=st.sampled_from(["alias/a", "alias/b"]),
+        value=st.sampled_from(["", "{}", "[]"]),
+        lag=st.sampled_from([0, 0, 1, -1]),
+    )
+    def put_note(self, key: str, value: str, lag: int) -> None:
+        """Replaces a note, or one that another process replaced meanwhile."""
+        revision = self._notes[key].revision if key in self._notes else 0
+        writing = self._shard.write(PutNote(key, value, revision - lag))
+        if lag:
+            with pytest.raises(NoteChanged):
+                writing.result(60)
+        else:
+            writing.result(60)
+            self._note(key, value)
 
     @precondition(lambda self: INDEX_ID in self._shard.indexes())
     @rule(is_looked_after=st.booleans())
@@ -159,9 +199,14 @@ class ShardModel(RuleBasedStateMachine):
     @precondition(lambda self: self._answered)
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
-        """Repeats a write, which gets the same answer and changes nothing."""
+        """Repeats a write, which gets the same answer and changes nothing, whoever may write.
+
+        Also under another generation, which serves meanwhile.
+        """
         answered = self._answered[data.draw(st.sampled_from(sorted(self._answered)))]
-        again = self._shard.write(answered.write).result(60)
+        again = self._shard.write(
+            replace(answered.write, index_id=data.draw(st.sampled_from([INDEX_ID, NEXT_ID])))
+        ).result(60)
         assert again.sequence == answered.committed.sequence
         assert again.deleted_count == answered.committed.deleted_count
         assert again.is_repeat
@@ -208,6 +253,11 @@ class ShardModel(RuleBasedStateMachine):
         self._shard = self._open()
 
     @invariant()
+    def has_the_notes(self) -> None:
+        assert list(self._shard.notes("")) == [self._notes[key] for key in sorted(self._notes)]
+        assert NEXT_ID not in self._shard.indexes()
+
+    @invariant()
     def holds_what_the_dictionary_holds(self) -> None:
         if not self._items and INDEX_ID not in self._shard.indexes():
             with pytest.raises(IndexNotFound):
@@ -239,8 +289,26 @@ class ShardModel(RuleBasedStateMachine):
         shard.load()
         return shard
 
-    def _write(self, write: ItemWrite) -> Committed:
-        committed = self._shard.write(write).result(60)
+    @property
+    def _allowed_term(self) -> int:
+        return 0 if self._rule.is_open else max(self._rule.term, 1)
+
+    def _sequence(self) -> int:
+        return self._shard.changes(0, 1).sequence
+
+    def _note(self, key: str, value: str) -> None:
+        revision = self._notes[key].revision if key in self._notes else 0
+        self._notes[key] = Note(key, value, revision + 1)
+
+    def _write(self, write: Upsert | Delete) -> Committed | None:
+        """Writes it; returns None where the rule refuses it, which then changes nothing."""
+        writing = self._shard.write(write)
+        is_of_caller = write.term == 0
+        if is_of_caller != self._rule.is_open or (write.term and write.term < self._rule.term):
+            with pytest.raises(WriterRefused):
+                writing.result(60)
+            return None
+        committed = writing.result(60)
         assert not committed.is_repeat
         if write.request_id:
             self._answered[write.request_id] = Answered(write, committed)
