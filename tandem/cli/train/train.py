@@ -98,6 +98,10 @@ def train(asked: TrainOptions) -> None:
         out.print(f"{target}: dev {done.best}; before: {done.before}")
         if not isinstance(chosen, MatcherRecipe):  # it has no rounds to plot
             out.print(f"losses and recalls over time: {plot_run(target)}")
+        out.print(
+            f"next: tandem models add {target}; once an index has items, tandem calibrate: until "
+            "then its scores are no probabilities"
+        )
 
 
 class _Reading:
