@@ -236,6 +236,17 @@ def test_up_never_serves_the_demos_model_in_place_of_another(
     assert list(tmp_path.rglob("*.pt")) == []
 
 
+def test_up_refuses_a_model_that_reads_pictures_in_another_way(added: Path, tmp_path: Path) -> None:
+    """Under the same fingerprint, its queries would be compared with items of the other way."""
+    repository = shutil.copytree(added, tmp_path / "repository")
+    text = manifest_file(repository).read_text()
+    manifest_file(repository).write_text(text.replace('"filter": "bicubic"', '"filter": "box"'))
+    assert read_manifest(repository) != read_manifest(added)
+
+    with pytest.raises(ValueError, match=r"manifest\.json was changed: its rules"):
+        served_manifest(None, repository, None)
+
+
 def test_up_names_a_file_of_the_added_model_that_is_damaged(added: Path, tmp_path: Path) -> None:
     repository = shutil.copytree(added, tmp_path / "repository")
     model_file(repository, "text_encoder").write_bytes(b"")

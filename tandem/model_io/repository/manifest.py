@@ -18,6 +18,7 @@ from tandem.platform.files.whole_file import write_text_whole
 
 FORMAT_VERSION = 3
 """Format 2 knew one model, a joint encoder, and no rules for pictures and texts."""
+_PUBLISHED_FORMAT = 3
 MANIFEST_NAME = "manifest.json"
 TOKENIZER_NAME = "tokenizer.json"
 IMAGE_BACKBONE = "image_backbone"
@@ -149,7 +150,13 @@ class Manifest:
         write_text_whole(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
 
     def verify(self, repository: Path) -> None:
-        """Raises ValueError unless the repository's files match the manifest."""
+        """Raises ValueError unless the files match the manifest, and its rules the fingerprint."""
+        is_published = not self.checkpoint.keys().isdisjoint(("models", "files_sha256"))
+        if is_published and self.fingerprint != published_fingerprint(self):
+            raise ValueError(
+                f"{manifest_file(repository)} was changed: its rules for texts and images are of "
+                "another model than its fingerprint; run tandem models add again"
+            )
         for name, model in self.models.items():
             _check_there(config_file(repository, name))  # operators may edit it
             _check_digest(model_file(repository, name), model.sha256)
@@ -197,3 +204,37 @@ def _check_digest(path: Path, digest: str) -> None:
     _check_there(path)
     if sha256(path.read_bytes()).hexdigest() != digest:
         raise ValueError(f"{path} is not the file that its manifest describes; export again")
+
+
+def published_fingerprint(manifest: Manifest) -> str:
+    """Returns a digest of what turns content into a published model's embedding and tokens.
+
+    That is all files of the models, what reads them, and every rule for texts and pictures.
+    """
+    regions = {"regions": asdict(manifest.regions)} if manifest.regions else {}
+    parts = {
+        "format": _PUBLISHED_FORMAT,
+        **regions,
+        "tokenizers": dict(manifest.tokenizers),
+        "text": manifest.text_version,
+        "precision": manifest.precision,
+    }
+    if manifest.is_joint:
+        parts |= {"checkpoint": dict(manifest.checkpoint), "text_rules": asdict(manifest.text)}
+    else:
+        rules = manifest.text, manifest.image, manifest.pair_text, manifest.pair_image
+        parts |= {
+            "models": manifest.checkpoint["models"],
+            "rules": [None if each is None else _rule_fields(each) for each in rules],
+            "tokens": manifest.tokens,
+            "sizes": [manifest.embedding_dim, manifest.image_token_count, manifest.token_width],
+        }
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _rule_fields(rules: TextRules | ImageRules) -> dict[str, Any]:
+    """Returns the fields, without a newer one where it has its default, so that digests stay."""
+    fields = asdict(rules)
+    if fields.get("squash_to") is None:
+        fields.pop("squash_to", None)
+    return fields

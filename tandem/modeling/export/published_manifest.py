@@ -1,15 +1,19 @@
 """Builds the manifest of published models: a bi-encoder, and a cross-encoder of it or another."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from tandem.model_io.pictures.image_rules import ImageRules, RegionRules
-from tandem.model_io.repository.manifest import FORMAT_VERSION, JOINT_ENCODER, Manifest
+from tandem.model_io.repository.manifest import (
+    FORMAT_VERSION,
+    JOINT_ENCODER,
+    Manifest,
+    published_fingerprint,
+)
 from tandem.model_io.repository.precision import Precision
 from tandem.model_io.repository.served_functions import (
     PAIR_ROLES,
@@ -34,7 +38,6 @@ TEXT_ENCODER = "text_encoder"
 IMAGE_ENCODER = "image_encoder"
 PAIR_ENCODER = "pair_encoder"
 PAIR_IMAGE_ENCODER = "pair_image_encoder"
-_FINGERPRINT_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -172,7 +175,7 @@ def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenS
         else {"models": [_described(each) for each in models]},
         licence=" and ".join(dict.fromkeys(each.licence for each in models if each.licence)),
     )
-    manifest = replace(manifest, fingerprint=_fingerprint(manifest))
+    manifest = replace(manifest, fingerprint=published_fingerprint(manifest))
     manifest.check()
     return manifest
 
@@ -226,37 +229,3 @@ def _described(model: PublishedModel) -> Mapping[str, Any]:
         "parameter_count": model.parameter_count,
         "files_sha256": dict(model.files_sha256),
     }
-
-
-def _fingerprint(manifest: Manifest) -> str:
-    """Returns a digest of what turns content into embedding and tokens.
-
-    That is all files of the models, what reads them, and every rule for texts and pictures.
-    """
-    regions = {"regions": asdict(manifest.regions)} if manifest.regions else {}
-    parts = {
-        "format": _FINGERPRINT_FORMAT,
-        **regions,
-        "tokenizers": dict(manifest.tokenizers),
-        "text": manifest.text_version,
-        "precision": manifest.precision,
-    }
-    if manifest.is_joint:
-        parts |= {"checkpoint": dict(manifest.checkpoint), "text_rules": asdict(manifest.text)}
-    else:
-        rules = manifest.text, manifest.image, manifest.pair_text, manifest.pair_image
-        parts |= {
-            "models": manifest.checkpoint["models"],
-            "rules": [None if each is None else _rule_fields(each) for each in rules],
-            "tokens": manifest.tokens,
-            "sizes": [manifest.embedding_dim, manifest.image_token_count, manifest.token_width],
-        }
-    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _rule_fields(rules: TextRules | ImageRules) -> dict[str, Any]:
-    """Returns the fields, without a newer one where it has its default, so that digests stay."""
-    fields = asdict(rules)
-    if fields.get("squash_to") is None:
-        fields.pop("squash_to", None)
-    return fields
