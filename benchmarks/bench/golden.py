@@ -16,7 +16,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from statistics import NormalDist
 
@@ -139,7 +138,7 @@ def _judge_one(arguments: argparse.Namespace) -> None:
         read = read_judged_queries(folder)
         _judge(folder, read[: round(share * len(read))], answer_ids)
         for each in standings(read_judged_queries(folder), pool, runs):
-            print(json.dumps({"judged_share": share, **asdict(each), "target": each.target.value}))
+            print(json.dumps({"judged_share": share, **each}))
 
 
 def _judge(folder: Path, queries: Sequence[JudgedQuery], answer_ids: dict[str, str]) -> None:

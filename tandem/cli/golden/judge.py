@@ -11,13 +11,13 @@ from tandem.cli.golden.judge_server import Content, JudgeServer
 from tandem.cli.golden.start import FOLDER
 from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS
 from tandem.cli.terminal.console import out
-from tandem.cli.terminal.json_answer import answer, plain, with_json
+from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.client.access import Access
 from tandem.client.calls.refusal import error_of
 from tandem.contract.search.query import StoredItem
 from tandem.corpus.judged_queries import MANIFEST_NAME, read_judged_queries
 from tandem.lab.evaluation.golden_set import POOL_NAME, RUNS_NAME, Judgements
-from tandem.lab.evaluation.golden_standing import DIFFERENCES, R_AT_1, standings
+from tandem.lab.evaluation.golden_standing import R_AT_1, standings
 from tandem.platform.files.json_object import read_object
 from tandem.v1.content_service_pb2 import FetchItemsRequest
 from tandem.v1.content_service_pb2_grpc import ContentServiceStub
@@ -88,16 +88,15 @@ def status(folder: FOLDER) -> None:
     judged = sum(len(each.grades.keys() & {*pool[each.query_id]}) for each in queries)
     pairs = sum(map(len, pool.values()))
     found = [*standings(queries, pool, read_object(folder / RUNS_NAME))]
-    answer({"judged": judged, "pairs": pairs, "standings": [plain(each) for each in found]})
+    answer({"judged": judged, "pairs": pairs, "standings": found})
     out.print(f"{folder}: {judged:,} of {pairs:,} pairs are judged")
     for each in found:
-        sought, scale, unit = DIFFERENCES[each.measure], 1, "halvings"
-        if each.measure == R_AT_1:
-            scale, unit = 100, "points"
+        scale, unit = (100, "points") if each["measure"] == R_AT_1 else (1, "halvings")
         out.print(
-            f"{each.system}, finding {each.target.value}s, {each.measure}: "
-            f"{scale * each.difference:+.3g} ± {scale * each.half_interval:.2g} {unit}, by "
-            f"{each.judged_count:,} of {each.differing_count:,} queries with other answers, of "
-            f"{each.query_count:,}; {scale * sought:g} {unit} need {each.needed_query_count:,} "
-            f"queries: {each.missing_judgement_count:,} more judgements"
+            f"{each['system']}, finding {each['target']}s, {each['measure']}: "
+            f"{scale * each['difference']:+.3g} ± {scale * each['half_interval']:.2g} {unit}, by "
+            f"{each['judged_count']:,} of {each['differing_count']:,} queries with other answers, "
+            f"of {each['query_count']:,}; {scale * each['sought_difference']:g} {unit} need "
+            f"{each['needed_query_count']:,} queries: "
+            f"{each['missing_judgement_count']:,} more judgements"
         )

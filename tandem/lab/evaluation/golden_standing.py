@@ -3,42 +3,20 @@
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tandem.contract.content import Modality
 from tandem.corpus.judged_queries import JudgedQuery
 from tandem.lab.evaluation.golden_set import Lists
 
-R_AT_1: Final = "R@1"
-RANK: Final = "rank"
-"""How often the rank of the first match was halved, on average: of ranks within the lists."""
-DIFFERENCES: Final = {R_AT_1: 0.03, RANK: 0.2}
-"""What is to be found; on photographs 3 points of R@1 came with 0.2 halvings."""
-
+R_AT_1, RANK = "R@1", "rank"
+# The difference that is sought and, before any judgement, the mean square of differences. RANK is
+# how often the rank of the first match was halved; on photographs 3 points of R@1 were 0.2.
+_MEASURES: Final = {R_AT_1: (0.03, 0.15), RANK: (0.2, 1.8)}
+# With so many judged queries the assumption counts half.
+_ASSUMED_COUNT: Final = 20
 # Of the normal distribution: for a two-sided test at 0.05, and for a power of 0.8.
 _TEST_Z, _POWER_Z = 1.959964, 0.841621
-# The mean square of the differences, assumed before any judgement; with so many judged queries the
-# assumption counts half.
-_ASSUMED_SQUARES: Final = {R_AT_1: 0.15, RANK: 1.8}
-_ASSUMED_COUNT: Final = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Compares a system with the first one, by one measure, over the queries of one direction."""
-
-    target: Modality
-    measure: str
-    system: str
-    query_count: int
-    differing_count: int
-    """Queries with different lists; the others differ by 0 and need no judgement."""
-    judged_count: int
-    difference: float
-    half_interval: float
-    needed_query_count: int
-    missing_judgement_count: int
 
 
 def needed_query_count(mean_square: float, difference: float) -> int:
@@ -57,19 +35,21 @@ def needed_query_count(mean_square: float, difference: float) -> int:
 
 def standings(
     queries: Sequence[JudgedQuery], pool: Lists, runs: Mapping[str, Lists]
-) -> Iterator[Standing]:
+) -> Iterator[dict[str, Any]]:
     """Yields how each further system compares with the first, by direction and measure."""
     first, *others = runs
     for target in Modality:
         asked = [each for each in queries if each.target is target]
         for system in others if asked else ():
-            for measure in DIFFERENCES:
-                yield _standing(asked, pool, (runs[first], runs[system]), system, measure)
+            for measure in _MEASURES:
+                said = {"target": target.value, "system": system, "measure": measure}
+                yield said | _standing(asked, pool, (runs[first], runs[system]), measure)
 
 
 def _standing(
-    asked: Sequence[JudgedQuery], pool: Lists, runs: tuple[Lists, Lists], system: str, measure: str
-) -> Standing:
+    asked: Sequence[JudgedQuery], pool: Lists, runs: tuple[Lists, Lists], measure: str
+) -> dict[str, float]:
+    """Returns counts and the difference; queries with equal lists differ by 0, without judging."""
     differences, unjudged, pair_counts = [], [], []
     for each in asked:
         lists = [run[each.query_id][: 1 if measure == R_AT_1 else None] for run in runs]
@@ -82,10 +62,11 @@ def _standing(
         else:
             before, after = (_value(each.relevant_ids, ids, measure) for ids in lists)
             differences.append(after - before)
-    share, count, sought = len(pair_counts) / len(asked), len(differences), DIFFERENCES[measure]
+    share, count = len(pair_counts) / len(asked), len(differences)
+    sought, assumed_square = _MEASURES[measure]
     mean = share * statistics.fmean(differences or [0.0])
     squares = share * sum(each**2 for each in differences)
-    assumed = _ASSUMED_COUNT * _ASSUMED_SQUARES[measure] * (share > 0)
+    assumed = _ASSUMED_COUNT * assumed_square * (share > 0)
     # Shares that differ by d have a discordance of d or more; means have a mean square of d².
     least = sought if measure == R_AT_1 else sought**2
     square = max(least, (squares + assumed) / (count + _ASSUMED_COUNT))
@@ -93,24 +74,22 @@ def _standing(
     missing_count = max(0, math.ceil(share * needed_count) - count)
     further_count = max(0, missing_count - len(unjudged))
     variance = max(0.0, squares / count - mean**2) if count > 1 else math.inf
-    return Standing(
-        target=asked[0].target,
-        measure=measure,
-        system=system,
-        query_count=len(asked),
-        differing_count=len(pair_counts),
-        judged_count=count,
-        difference=mean,
-        half_interval=_TEST_Z * math.sqrt(variance * share / max(1, count)),
-        needed_query_count=needed_count,
-        missing_judgement_count=sum(unjudged[:missing_count])
+    return {
+        "query_count": len(asked),
+        "differing_count": len(pair_counts),
+        "judged_count": count,
+        "difference": mean,
+        "half_interval": _TEST_Z * math.sqrt(variance * share / max(1, count)),
+        "sought_difference": sought,
+        "needed_query_count": needed_count,
+        "missing_judgement_count": sum(unjudged[:missing_count])
         + math.ceil(further_count * statistics.fmean(pair_counts or [0])),
-    )
+    }
 
 
 def _value(relevant_ids: frozenset[str], ids: Sequence[str], measure: str) -> float:
-    ranks = (rank for rank, each in enumerate(ids, start=1) if each in relevant_ids)
-    if measure == R_AT_1:
-        return float(next(ranks, 0))
     # A match beyond a list counts as just behind it.
-    return -math.log2(next(ranks, len(ids) + 1)) if relevant_ids else 0.0
+    rank = next((n for n, each in enumerate(ids, start=1) if each in relevant_ids), len(ids) + 1)
+    if measure == R_AT_1:
+        return float(rank == 1)
+    return -math.log2(rank) if relevant_ids else 0.0

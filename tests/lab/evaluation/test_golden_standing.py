@@ -31,23 +31,25 @@ def test_judgements_are_counted_where_systems_differ() -> None:
     r_at_1, rank = standings(judged, POOL, RUNS)
     fresh_r_at_1, fresh_rank = standings(nothing, POOL, RUNS)
 
-    assert [fresh_r_at_1.judged_count, r_at_1.judged_count, r_at_1.differing_count] == [0, 1, 1]
-    assert r_at_1.difference == 1 / 4
+    assert (fresh_r_at_1["judged_count"], r_at_1["judged_count"]) == (0, 1)
+    assert r_at_1["differing_count"] == 1
+    assert r_at_1["difference"] == 1 / 4
     # q1 rises from 2 to 1, q2 from behind the list of 2 to 2; q3 is not judged completely.
-    assert rank.difference == pytest.approx(3 / 4 * (1 + math.log2(3 / 2)) / 2)
-    assert [rank.judged_count, rank.differing_count] == [2, 3]
+    assert rank["difference"] == pytest.approx(3 / 4 * (1 + math.log2(3 / 2)) / 2)
+    assert [rank["judged_count"], rank["differing_count"]] == [2, 3]
     # Before any judgement: 0.15 of discordance, of which a quarter of the queries differ.
-    assert fresh_r_at_1.needed_query_count == needed_query_count(0.15, 0.03) == 1306
-    assert fresh_r_at_1.missing_judgement_count == 2 * math.ceil(1306 / 4)
-    assert fresh_rank.missing_judgement_count == 3 * math.ceil(
-        3 / 4 * fresh_rank.needed_query_count
+    assert fresh_r_at_1["needed_query_count"] == needed_query_count(0.15, 0.03) == 1306
+    assert fresh_r_at_1["missing_judgement_count"] == 2 * math.ceil(1306 / 4)
+    assert fresh_rank["missing_judgement_count"] == 3 * math.ceil(
+        3 / 4 * fresh_rank["needed_query_count"]
     )
 
 
 def test_equal_systems_need_no_judgement() -> None:
     """Nothing is judged, and nothing can be found."""
     for each in standings([query(n) for n in range(4)], POOL, {"a": RUNS["be"], "b": RUNS["be"]}):
-        assert (each.missing_judgement_count, each.difference, each.differing_count) == (0, 0.0, 0)
+        assert each["missing_judgement_count"] == each["differing_count"] == 0
+        assert each["difference"] == 0.0
 
 
 @pytest.mark.parametrize("discordance", [0.04, 0.10, 0.20])
