@@ -1,11 +1,12 @@
 """Serves the page for judging on loopback, to a browser that knows the token.
 
 The token is in the address after "#", which no other page can read, and travels in a header that
-other pages may not send. Names that resolve to this machine are refused too.
+other pages may not send. Everything except the page's own files needs it.
 """
 
 import json
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -26,7 +27,6 @@ _HEADERS: Final = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src blob: data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
@@ -54,13 +54,18 @@ class JudgeServer(ThreadingHTTPServer):
         page = Path(__file__).parent / "page"
         super().__init__(("127.0.0.1", port), partial(_Handler, directory=str(page)))
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Prints the exception of a request, except that its page was closed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
 
 class _Handler(SimpleHTTPRequestHandler):
     server: JudgeServer
     timeout = 30.0
 
     def do_GET(self) -> None:
-        if self.path in ("/", "/judge.js", "/judge.css") and self._is_ours():
+        if self.path in ("/", "/judge.js", "/judge.css"):
             super().do_GET()
             return
         _, name, *rest = self.path.split("/", 2)
@@ -71,7 +76,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def _judge(self) -> str:
         """Adds the judgement [query id, item id, grade], or takes the last back for null."""
-        length = min(int(self.headers["content-length"]), _MAX_BODY_BYTES)
+        length = min(int(self.headers.get("content-length", "")), _MAX_BODY_BYTES)
         asked = json.loads(self.rfile.read(length))
         pool, grades, judgements = self.server.pool, self.server.grades, self.server.judgements
         with self.server.lock:
@@ -82,8 +87,9 @@ class _Handler(SimpleHTTPRequestHandler):
                 case [str(query_id), str(item_id), 0 | 1 as grade] if (
                     item_id in pool[query_id] and item_id not in grades[query_id]
                 ):
-                    judgements.add(query_id, item_id, grade)
-                    grades[query_id][item_id] = grade
+                    # JSON's true and 1.0 match too.
+                    judgements.add(query_id, item_id, int(grade))
+                    grades[query_id][item_id] = int(grade)
                 case _:
                     raise ValueError(
                         "this pair is judged, or not one of the golden set; reload this page"
@@ -92,19 +98,16 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def _answer(self, call: Callable[[], Content]) -> None:
         token = self.headers.get("x-golden-token", "").encode()
-        if not self._is_ours() or not secrets.compare_digest(token, self.server.token.encode()):
+        if not secrets.compare_digest(token, self.server.token.encode()):
             self.close_connection = True
             self._send(HTTPStatus.FORBIDDEN, "open the address that tandem golden judge printed")
             return
         try:
             content = call()
-            self._send(HTTPStatus.NOT_FOUND if content is None else HTTPStatus.OK, content or "")
+            status = HTTPStatus.NOT_FOUND if content is None else HTTPStatus.OK
         except (TandemError, OSError, ValueError, LookupError) as error:
-            self._send(HTTPStatus.CONFLICT, str(error))
-
-    def _is_ours(self) -> bool:
-        port = self.server.server_port
-        return self.headers.get("host") in (f"127.0.0.1:{port}", f"localhost:{port}")
+            status, content = HTTPStatus.CONFLICT, str(error)
+        self._send(status, content or "")
 
     def _send(self, status: HTTPStatus, body: str | bytes) -> None:
         data = body.encode() if isinstance(body, str) else body
