@@ -76,14 +76,18 @@ def test_a_name_is_old_in_its_command_alone() -> None:
 
 
 NAMES = {
-    "--count": {"demo", "evaluate", "ingest", "models calibrate", "neighbours build", "train"},
+    "--count": {
+        *("calibrate", "demo", "evaluate", "golden start", "ingest", "models calibrate"),
+        *("neighbours build", "train"),
+    },
     "--model-repository": {
         *("demo", "up", "models add", "models list", "models remove", "models swap"),
         *("models add-neighbours", "models verify"),
     },
     "--truncation-policy": {"evaluate", "ingest", "search"},
     "--rerank-k": {
-        *("evaluate", "index compare", "models calibrate", "neighbours build", "search")
+        *("calibrate", "evaluate", "index compare", "models calibrate", "neighbours build"),
+        "search",
     },
 }
 

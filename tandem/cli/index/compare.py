@@ -46,13 +46,20 @@ def compared(
 ) -> list[GateRefusal]:
     """Measures both, prints the comparison, and returns why the candidate may not replace."""
     index_ids = [serving, candidate]
-    reports = judged_reports(asked, index_ids, queries)
     with Client(asked.address, access=Access.from_environment()) as client:
-        found = [client.describe_index(index_id=each) for each in index_ids]
-    counts = [sum(each.item_count(modality) for modality in Modality) for each in found]
-    refusals = gate_verdict(reports[1], reports[0], counts[1], counts[0])
+        before_count = _item_count(client, serving)
+        reports = judged_reports(asked, index_ids, queries)
+        count, serving_count = (_item_count(client, each) for each in (candidate, serving))
+    if min(before_count, serving_count) <= count <= max(before_count, serving_count):
+        serving_count = count  # A generation follows one that is being written.
+    refusals = gate_verdict(reports[1], reports[0], count, serving_count)
     by_index = dict(zip(index_ids, reports, strict=True))
     print_comparison({name: [each] for name, each in by_index.items()}, refusals)
     print_served(by_index)
     print_refusals(refusals, f"{candidate} may replace {serving}")
     return refusals
+
+
+def _item_count(client: Client, index_id: str) -> int:
+    found = client.describe_index(index_id=index_id, full_coverage_required=True)
+    return sum(map(found.item_count, Modality))
