@@ -54,6 +54,15 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output + error
 
 
+def test_an_option_that_judged_queries_would_ignore_is_refused() -> None:
+    for words in (["photos"], ["--folds", "2"], ["--query-count", "5"], ["--checkpoint", "x"]):
+        command = ["evaluate", *words, "--queries", "judged", "--index", "photos"]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 2
+        assert "--queries asks a served index as it stands" in result.output
+    assert run("--queries", "judged")[0] == 2
+
+
 def test_each_pool_size_is_a_row(checkpoint: Path) -> None:
     status, output = run("--checkpoint", str(checkpoint), "--rerank-k", "8", "--rerank-k", "2")
 

@@ -1,8 +1,8 @@
 """Defines the options of `tandem evaluate`, and refuses those that would be ignored."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,6 +13,11 @@ from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import OnError
 from tandem.lab.evaluation.served import POOL_K
 from tandem.model_io.repository.precision import Precision
+
+_OF_A_GALLERY: Final = (
+    *("corpus", "split", "gallery_count", "captions", "language", "fold_count", "distractors"),
+    *("any_match", "query_count", "seed", "checkpoint", "regions", "on_error"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +105,12 @@ class EvaluateOptions:
         """Raises BadParameter for an option that would be ignored."""
         if (self.queries is None) != (self.index is None):
             raise typer.BadParameter("--queries and --index need each other")
-        if self.queries and (self.checkpoint or self.regions or self.distractors):
-            raise typer.BadParameter("--queries asks a served index: give no other gallery")
+        of_a_gallery = [each for each in fields(self) if each.name in _OF_A_GALLERY]
+        if self.queries and any(getattr(self, each.name) != each.default for each in of_a_gallery):
+            raise typer.BadParameter(
+                "--queries asks a served index as it stands: leave out what describes a gallery or "
+                "a checkpoint"
+            )
         if self.checkpoint is None:
             of_a_checkpoint = {
                 "--retriever": self.retriever,
