@@ -41,10 +41,9 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     ) -> pb.FetchItemsResponse:
         """Returns the items that exist, in the order of the ids."""
         self._content_budget.hold_for(context)
-        async with self.orchestrator.index_list.naming():
-            found = await self.orchestrator.stored_items.fetch(
-                request.index_id, request.item_ids, self._deadline.of_search(context)
-            )
+        found = await self.orchestrator.fetch_items(
+            request.index_id, request.item_ids, self._deadline.of_search(context)
+        )
         return pb.FetchItemsResponse(
             items=[
                 FETCHED_WIRE.to_proto(found[item_id], item_id=item_id)
@@ -58,10 +57,9 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     ) -> pb.ListItemsResponse:
         """Returns one page of ids."""
         size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
-        async with self.orchestrator.index_list.naming():
-            item_ids, last = await self.orchestrator.stored_items.page(
-                request.index_id, request.page_token, size, self._deadline.of_search(context)
-            )
+        item_ids, last = await self.orchestrator.list_item_ids(
+            request.index_id, request.page_token, size, self._deadline.of_search(context)
+        )
         return pb.ListItemsResponse(item_ids=item_ids, next_page_token=last)
 
     async def EmbedContents(
@@ -72,7 +70,7 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         contents = await converted(
             lambda: [or_error(content_from_proto, each) for each in request.contents]
         )
-        made = await self.orchestrator.documents.embed(
+        made = await self.orchestrator.embed(
             contents,
             TRUNCATION_POLICY_WIRE.from_proto(request.truncation_policy),
             self._deadline.of_search(context),

@@ -91,7 +91,16 @@ class FollowedShards:
             await fresh.close()
             raise
         self._settings, self._current = settings, fresh
-        servicers.switch(make_orchestrator(settings, fresh.stages, moved_from=moved.moved_from))
+        before = servicers.search.orchestrator
+        servicers.switch(
+            make_orchestrator(
+                settings,
+                fresh.stages,
+                moved_from=moved.moved_from,
+                next_stages=fresh.next_stages,
+            )
+        )
+        await before.router.book.close()
         for shard in old.stages.shards:
             shard.is_left = True
         log.info("shards switched", version=moved.version, shard_count=len(fresh.stages.shards))

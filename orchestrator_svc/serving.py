@@ -1,6 +1,7 @@
 """Serves searches over the downstream services."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from orchestrator_svc.assembly import SERVICE_NAMES, Downstream, make_servicers
 from orchestrator_svc.followed_shards import FollowedShards
@@ -9,6 +10,8 @@ from tandem.chassis.access.guard import load_guard_or_exit
 from tandem.chassis.serve.server import AttachedServer, serve
 from tandem.chassis.serve.service import Service
 from tandem.chassis.tls import Identity
+from tandem.contract.deadline import Deadline
+from tandem.errors import TandemError
 from tandem.remote.startup import Dependencies
 from tandem.search.assembly import make_orchestrator
 
@@ -26,7 +29,9 @@ async def serve_searches(
     `begin` is awaited once the process is prepared, before the services are called. `attached`
     calls the search service directly. `moved_from` is the shard map before, as ShardMap takes it.
     """
-    orchestrator = make_orchestrator(settings, downstream.stages, moved_from=moved_from)
+    orchestrator = make_orchestrator(
+        settings, downstream.stages, moved_from=moved_from, next_stages=downstream.next_stages
+    )
     servicers = make_servicers(settings, orchestrator)
     followed = FollowedShards(settings, identity, downstream)
     dependencies = Dependencies(downstream.checks, wait_seconds=settings.start_wait_seconds)
@@ -35,10 +40,13 @@ async def serve_searches(
         if begin is not None:
             await begin()
         await dependencies.check()
+        with suppress(TandemError):  # The first call that names an index tries it again.
+            await orchestrator.router.book.begin(Deadline.after(settings.default_timeout_seconds))
         if settings.shard_map_file:
             followed.begin(servicers)
 
     async def close() -> None:
+        await servicers.search.orchestrator.router.book.close()
         await followed.close()
 
     await serve(

@@ -143,11 +143,9 @@ class BatchSizeOutOfRange(TandemError):
 class IndexIdInvalid(TandemError):
     """An index id has the wrong form."""
 
-    def __init__(self, *, index_id: str) -> None:
-        super().__init__(
-            f"index_id {_shown(index_id)} is not valid; use 1 to 63 characters of a-z, 0-9, '_' "
-            "and '-', starting with a letter or digit"
-        )
+    def __init__(self, *, index_id: str, remedy: str = "") -> None:
+        usual = "use 1 to 63 characters of a-z, 0-9, '_' and '-', starting with a letter or digit"
+        super().__init__(f"index_id {_shown(index_id)} is not valid; {remedy or usual}")
 
 
 class IndexNotFound(TandemError):

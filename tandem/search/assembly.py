@@ -9,9 +9,11 @@ from tandem.search.calls.guarded import GuardedEncoder, GuardedReranker, Guarded
 from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.alias_book import AliasBook
 from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.indexes.router import ModelSet, Router
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.adaptive_depth import DepthRules
@@ -73,13 +75,51 @@ def make_orchestrator(
     stages: Stages,
     more_stages: Sequence[Stage] = (),
     moved_from: tuple[int, int] | None = None,
+    next_stages: Stages | None = None,
 ) -> Orchestrator:
     """Returns the orchestrator over the stages; `more_stages` follow the order by neighbours.
 
-    `moved_from` is the shard map before, as ShardMap takes it.
+    `moved_from` is the shard map before, as ShardMap takes it; `next_stages` are of a second model
+    over the same shards.
     """
-    encoder, shards, rerankers = stages.encoder, stages.shards, stages.rerankers
+    shards = stages.shards
     shard_map = ShardMap(len(shards), settings.shard_map_version, moved_from)
+    calibrations = Calibrations(shards[0])
+    sets = [
+        _model_set(settings, each, more_stages, shard_map, calibrations)
+        for each in (stages, next_stages)
+        if each is not None
+    ]
+    book = AliasBook(shards)
+    router = Router(book, sets)
+    ingester = Ingester(
+        router,
+        shards,
+        shard_map,
+        settings.ingest_batch_timeout_seconds,
+        settings.ingest_encode_batch_count,
+    )
+    return Orchestrator(
+        router=router,
+        ingest_stream=IngestStream(
+            ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
+        ),
+        remover=Remover(router, shards, shard_map),
+        survey=IndexSurvey(shards),
+        index_list=IndexList(shards, book),
+        stored_items=StoredItems(shards, shard_map),
+    )
+
+
+def _model_set(
+    settings: SearchSettings,
+    stages: Stages,
+    more_stages: Sequence[Stage],
+    shard_map: ShardMap,
+    calibrations: Calibrations,
+) -> ModelSet:
+    """Returns what answers by one model; what it keeps of searches is of that model alone."""
+    encoder, shards, rerankers = stages.encoder, stages.shards, stages.rerankers
     chunk_rule = ChunkRule(
         seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
     )
@@ -97,7 +137,7 @@ def make_orchestrator(
             reserve=settings.reserve_time_share,
         ),
         pace=RerankPace(chunk_rule),
-        calibrations=Calibrations(shards[0]),
+        calibrations=calibrations,
         stages=[
             NeighbourStage(
                 shards, rerankers, settings.neighbour_pool_count, settings.neighbours_time_share
@@ -106,23 +146,9 @@ def make_orchestrator(
         ],
     )
     searcher = Searcher(services, DepthRules(rerankers))
-    ingester = Ingester(
-        encoder,
-        shards,
-        shard_map,
-        settings.ingest_batch_timeout_seconds,
-        settings.ingest_encode_batch_count,
-    )
-    return Orchestrator(
+    return ModelSet(
+        encoder=encoder,
         searcher=searcher,
         batch_searcher=BatchSearcher(services, searcher.depth_rules, chunk_rule),
-        ingest_stream=IngestStream(
-            ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
-        ),
-        remover=Remover(shards, shard_map),
-        survey=IndexSurvey(shards),
-        index_list=IndexList(shards),
-        stored_items=StoredItems(shards, shard_map),
         documents=DocumentScorer(encoder, rerankers, shard_map),
-        describe_encoder=encoder.describe_model,
     )

@@ -21,6 +21,7 @@ from tandem.contract.search.answer_names import (
     RerankStopReason,
 )
 from tandem.search.coverage import MISSING_ERRORS, SearchCoverage
+from tandem.stages.aliases import AliasRecord
 
 _STAGE_DURATION_OF = kept_series(stage_histogram("orchestrator"))
 PARTIAL_SEARCHES = Counter(
@@ -67,6 +68,11 @@ ALIAS_AGE = Gauge(
     "tandem_orchestrator_alias_age_seconds",
     "Since when the aliases are known that searches go by: the last read of shard 0.",
 )
+GENERATION_ANSWERS = Counter(
+    "tandem_orchestrator_generation_answers_total",
+    "Answers to searches of aliases that have a record, by the generation that gave them.",
+    ["alias", "index_id"],
+)
 SEARCH_DURATION = Histogram(
     "tandem_orchestrator_search_duration_seconds",
     "Wall time of answered searches, by the modalities of query and items.",
@@ -80,6 +86,7 @@ CALL_DURATION = Histogram(
     buckets=LATENCY_BUCKETS_SECONDS,
 )
 _CALL_DURATION_OF = kept_series(CALL_DURATION)
+_GENERATION_ANSWERS_OF = kept_series(GENERATION_ANSWERS)
 _SEARCH_DURATION_OF = kept_series(SEARCH_DURATION)
 _RERANK_STOPS_OF = kept_series(RERANK_STOPS)
 for _outcome in ("answered", "refused"):
@@ -105,6 +112,12 @@ def note_search(query: Modality, targets: Sequence[Modality], seconds: float) ->
     """Records an answered search, by the modality of its query's heaviest part and of its items."""
     target = targets[0].value if len(targets) == 1 else "both"
     _SEARCH_DURATION_OF(f"{query.value}_to_{target}").observe(seconds, exemplar())
+
+
+def note_generation(record: AliasRecord, index_id: str) -> None:
+    """Counts an answer of the generation; an administrator made each that there is."""
+    if record.has(index_id) and record.revision:
+        _GENERATION_ANSWERS_OF(record.alias, index_id).inc()
 
 
 def note_call(dependency: str, seconds: float) -> None:

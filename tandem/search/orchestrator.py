@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_SEARCH_COUNT, check_batch_size
 from tandem.contract.model_description import ModelDescription
@@ -16,16 +17,20 @@ from tandem.contract.search.indexes import IndexDescription, IndexPage
 from tandem.contract.search.ingest import IngestBatch
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.score_calibration import ScoreCalibration
-from tandem.errors import TandemError
-from tandem.search.batch_search import BatchSearcher
-from tandem.search.contents.documents import DocumentScorer
+from tandem.errors import ModelMismatch, TandemError
+from tandem.search.calls.fan_out import fan_out
 from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
-from tandem.search.search import Searcher
+from tandem.search.indexes.router import ModelSet, Query, Route, Router
+from tandem.search.metrics import note_generation
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
+from tandem.stages.encoding import EncodedBatch
+from tandem.stages.items import FetchedItem
 
+Answer = TypeVar("Answer")
 Request = TypeVar("Request")
 
 
@@ -33,35 +38,44 @@ Request = TypeVar("Request")
 class Orchestrator:
     """Searches, stores and describes, over all shards of all indexes.
 
-    An IndexNotFound that it raises names some indexes that the caller may search.
+    A call finds at its start which generation of the index it is about, and by which models: all
+    that it asks of shards names that one. An IndexNotFound that it raises names what the caller
+    named, and some indexes that the caller may search.
     """
 
-    searcher: Searcher
-    batch_searcher: BatchSearcher
+    router: Router
     ingest_stream: IngestStream
     remover: Remover
     survey: IndexSurvey
     index_list: IndexList
     stored_items: StoredItems
-    documents: DocumentScorer
-    describe_encoder: Callable[[Deadline], Awaitable[ModelDescription]]
 
     async def search(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the answer, as `Searcher.search` does."""
-        async with self.index_list.naming():
-            return await self.searcher.search(query, deadline)
+        async with self.index_list.naming(query.index_id):
+            return await self._routed(
+                query, deadline, lambda models, own: models.searcher.search(own, deadline)
+            )
 
     async def page(self, query: PageQuery, deadline: Deadline) -> SearchResult:
         """Returns another page of an earlier answer, as `Searcher.page` does."""
-        return await self.searcher.page(query, deadline)
+        searcher = self.router.sets[0].searcher
+        return await searcher.page(query, deadline, self.router.check_kept)
 
     async def stream(
         self, query: SearchQuery, deadline: Deadline
     ) -> AsyncGenerator[SearchResult, None]:
         """Yields the answer in retrieval order, then the one that `search` would return."""
-        async with aclosing(self.searcher.stream(query, deadline)) as answers:
-            async with self.index_list.naming():
-                retrieved = await anext(answers)
+
+        async def begun(
+            models: ModelSet, own: SearchQuery
+        ) -> tuple[SearchResult, AsyncGenerator[SearchResult, None]]:
+            answers = models.searcher.stream(own, deadline)
+            return await anext(answers), answers
+
+        async with self.index_list.naming(query.index_id):
+            retrieved, answers = await self._routed(query, deadline, begun)
+        async with aclosing(answers):
             yield retrieved
             yield await anext(answers)
 
@@ -70,14 +84,45 @@ class Orchestrator:
     ) -> Sequence[SearchResult | TandemError]:
         """Returns each query's answer or error; raises BatchSizeOutOfRange."""
         check_batch_size("searches", len(queries), MAX_SEARCH_COUNT)
+        asked = {n: each for n, each in enumerate(queries) if isinstance(each, SearchQuery)}
+        found: dict[int, SearchResult | TandemError] = {
+            n: each for n, each in enumerate(queries) if isinstance(each, TandemError)
+        }
+        routes: dict[int, Route] = {}
+        for number, query in asked.items():
+            try:
+                routes[number] = await self.router.query_route(query, deadline)
+            except TandemError as error:
+                found[number] = error.kept()
+        found |= await self._found(asked, routes, deadline)
+        others: dict[int, Route] = {}
+        for number, route in routes.items():
+            if isinstance(refused := found[number], ModelMismatch):
+                with suppress(TandemError):
+                    others[number] = await self.router.again(refused, route, deadline)
+        found |= await self._found(asked, others, deadline)
         return await self.index_list.named_each(
-            await self.batch_searcher.search_each(queries, deadline)
+            [found[number] for number in range(len(queries))],
+            [asked[number].index_id if number in asked else "" for number in range(len(queries))],
         )
 
     async def score_documents(self, query: DocumentQuery, deadline: Deadline) -> ScoredDocuments:
         """Returns each document's score or error, as `DocumentScorer.score` does."""
-        async with self.index_list.naming():
-            return await self.documents.score(query, deadline)
+        if not query.index_id:
+            return await self.router.sets[0].documents.score(query, deadline)
+        async with self.index_list.naming(query.index_id):
+            return await self._routed(
+                query, deadline, lambda models, own: models.documents.score(own, deadline)
+            )
+
+    async def embed(
+        self,
+        contents: Sequence[Content | TandemError],
+        policy: TruncationPolicy,
+        deadline: Deadline,
+    ) -> EncodedBatch:
+        """Returns the encoding or the error of each content, as `DocumentScorer.embed` does."""
+        return await self.router.sets[0].documents.embed(contents, policy, deadline)
 
     def ingest(
         self,
@@ -95,26 +140,43 @@ class Orchestrator:
 
     async def remove_index(self, index_id: str, deadline: Deadline) -> Removal:
         """Deletes an index, or a part of a large one, as `Remover.remove_index` does."""
-        # Another index of the same name will have other null scores.
-        await self.searcher.services.calibrations.forget(index_id, deadline)
-        async with self.index_list.naming():
-            return await self.remover.remove_index(index_id, deadline)
+        async with self.index_list.naming(index_id):
+            only = await self.remover.only_generation(index_id, deadline)
+            # Another index of the same name will have other null scores.
+            await self._calibrations.forget(index_id, deadline)
+            return await self.remover.remove_index(only, deadline)
+
+    async def fetch_items(
+        self, index_id: str, item_ids: Sequence[str], deadline: Deadline
+    ) -> Mapping[str, FetchedItem]:
+        """Returns the items that exist by id, as `StoredItems.fetch` does."""
+        async with self.index_list.naming(index_id):
+            serving = (await self.router.route(index_id, deadline)).index_id
+            return await self.stored_items.fetch(serving, item_ids, deadline)
+
+    async def list_item_ids(
+        self, index_id: str, after: str, size: int, deadline: Deadline
+    ) -> tuple[list[str], str]:
+        """Returns ids after that one, as `StoredItems.page` does."""
+        async with self.index_list.naming(index_id):
+            serving = (await self.router.route(index_id, deadline)).index_id
+            return await self.stored_items.page(serving, after, size, deadline)
 
     async def set_calibrations(
         self, index_id: str, measured: Sequence[ScoreCalibration], deadline: Deadline
     ) -> int:
         """Says what the scores of an index mean; returns how many calibrations it has."""
-        async with self.index_list.naming():
-            await self.survey.describe(index_id, deadline)
-        return await self.searcher.services.calibrations.put(index_id, measured, deadline)
+        await self.describe_index(index_id, deadline)
+        return await self._calibrations.put(index_id, measured, deadline)
 
     async def describe_index(
         self, index_id: str, deadline: Deadline, *, full_coverage_required: bool = False
     ) -> IndexDescription:
         """Returns the state of an index, as `IndexSurvey.describe` does."""
-        async with self.index_list.naming():
+        async with self.index_list.naming(index_id):
+            serving = (await self.router.route(index_id, deadline)).index_id
             return await self.survey.describe(
-                index_id, deadline, full_coverage_required=full_coverage_required
+                serving, deadline, full_coverage_required=full_coverage_required
             )
 
     async def list_indexes(
@@ -126,10 +188,11 @@ class Orchestrator:
         )
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
-        """Returns the encoder's model, with the rules of the first reranker that answers."""
-        model = await self.describe_encoder(deadline)
+        """Returns the first encoder's model, with the rules of the first reranker that answers."""
+        models = self.router.sets[0]
+        model = await models.encoder.describe_model(deadline)
         try:
-            cross_encoder = await self.searcher.depth_rules.describe(deadline)
+            cross_encoder = await models.searcher.depth_rules.describe(deadline)
         except TandemError:
             # Searches work without a cross-encoder, and so does this.
             return model
@@ -141,3 +204,43 @@ class Orchestrator:
             adaptive_depth_rule=cross_encoder.adaptive_depth_rule,
             neighbour_model=cross_encoder.neighbour_model,
         )
+
+    async def _found(
+        self, asked: Mapping[int, SearchQuery], routes: Mapping[int, Route], deadline: Deadline
+    ) -> dict[int, SearchResult | TandemError]:
+        """Returns what each query found on its route; those of one model share calls."""
+        numbers_of: dict[ModelSet, list[int]] = {}
+        for number, route in routes.items():
+            numbers_of.setdefault(route.models, []).append(number)
+        answers = await fan_out(
+            *(
+                models.batch_searcher.search_each(
+                    [routes[number].own(asked[number]) for number in numbers], deadline
+                )
+                for models, numbers in numbers_of.items()
+            )
+        )
+        for route in routes.values():
+            note_generation(route.record, route.index_id)
+        pairs = zip(numbers_of.values(), answers, strict=True)
+        return {n: each for numbers, own in pairs for n, each in zip(numbers, own, strict=True)}
+
+    @property
+    def _calibrations(self) -> Calibrations:
+        return self.router.sets[0].searcher.services.calibrations
+
+    async def _routed(
+        self,
+        query: Query,
+        deadline: Deadline,
+        call: Callable[[ModelSet, Query], Awaitable[Answer]],
+    ) -> Answer:
+        """Calls the models of the query's generation, or those of which its index turns out."""
+        route = await self.router.query_route(query, deadline)
+        try:
+            answer = await call(route.models, route.own(query))
+        except ModelMismatch as error:
+            route = await self.router.again(error, route, deadline)
+            answer = await call(route.models, route.own(query))
+        note_generation(route.record, route.index_id)
+        return answer

@@ -1,7 +1,7 @@
 """Answers one query: encodes it, retrieves from every shard, reranks, and fetches contents."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tandem.chassis.telemetry.tracing import annotate
@@ -351,20 +351,27 @@ class Searcher:
             known |= await self._get(search.query.index_id, unread, search.budget.end, taking)
         return {item_id: known[item_id] for item_id in wanted if item_id in known}
 
-    async def page(self, query: PageQuery, deadline: Deadline) -> SearchResult:
+    async def page(
+        self,
+        query: PageQuery,
+        deadline: Deadline,
+        check_kept: Callable[[str, Deadline], Awaitable[None]],
+    ) -> SearchResult:
         """Returns another page of an earlier answer, all of it but the contents from the cursor.
 
-        Raises CursorInvalid, KOutOfRange, IndexIdInvalid, and AnswerTooLarge for the contents.
+        `check_kept` raises for a generation that was dropped since. Raises CursorInvalid,
+        KOutOfRange, IndexIdInvalid, and AnswerTooLarge for the contents.
         """
         laps = StageLaps()
         with timed_stage("rank", laps):
-            page = page_of(query)
+            page, index_id = page_of(query)
+        await check_kept(index_id, deadline)
         if query.content_included or query.attributes_included:
             item_ids = list(dict.fromkeys(item.item_id for item in page.items))
             included = query.content_included
             with timed_stage("fetch", laps):
                 async with AnswerBudget().taking(content_included=included) as taking:
-                    contents = await self._get(query.index_id, item_ids, deadline, taking)
+                    contents = await self._get(index_id, item_ids, deadline, taking)
             page = replace(page, items=tuple(with_contents(page.items, contents)))
         return replace(page, seconds=laps.stage_seconds())
 

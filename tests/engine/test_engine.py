@@ -12,11 +12,13 @@ import pytest
 
 from tandem import Engine
 from tandem.client import Modality, Search, SearchResult, StoredItem
+from tandem.contract.deadline import Deadline
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import IndexNotFound, ItemIdInvalid, ModelMismatch
 from tandem.local.item_store.refused import StoreDamaged
 from tandem.stack.data_folder import DataFolder
 from tandem.stack.start_refused import StartRefused
+from tandem.stages.aliases import AliasRecord, Generation
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
 from tests.support.pictures.pictures import BLUE, GREEN, RED, encoded, plain
 
@@ -218,3 +220,22 @@ def test_recall_is_measured_as_the_services_are(engine: Engine) -> None:
         engine.search(captions[0], index_id="evaluation")
     with pytest.raises(ValueError, match="there are no records to evaluate on"):
         engine.evaluate([])
+
+
+def test_an_engine_finds_what_its_alias_serves(tmp_path: Path, tiny_repository: Path) -> None:
+    """In a folder where a second generation of its model was promoted."""
+    with Engine(tmp_path / "new", model=tiny_repository) as engine:
+        stored(engine)
+        model = engine.describe_model().fingerprint
+        generations = (Generation("colours", model), Generation("colours@2", model))
+        record = AliasRecord("colours", "colours@2", generations, next_number=3)
+        own = engine._open_folder
+        own.thread.run(own.orchestrator.router.book.put(record, Deadline.after(10.0)))
+        stored(engine, ITEMS[:1])
+        found = engine.search("one red apple", index_id="colours")
+        assert [item.item_id for item in found.items] == ["red"]
+    with Engine(tmp_path / "new", model=tiny_repository) as again:
+        assert [each.index_id for each in again.list_indexes().indexes] == ["colours"]
+        assert shown(again.search("one red apple", index_id="colours")) == pytest.approx(
+            shown(found)
+        )

@@ -19,8 +19,8 @@ from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.query import Depth, RankingRule, SearchQuery, StoredItem, WeightedPart
 from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
+from tandem.search.assembly import Stages
 from tandem.search.calls.guarded import GuardedReranker, GuardedShard
-from tandem.search.rerank.adaptive_depth import DepthRules
 from tandem.search.search import Searcher, SearchServices
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TIME_SHARES, TimeShares
@@ -29,7 +29,7 @@ from tandem.search.writes.ingest import Ingested, Ingester
 from tandem.search.writes.removal import Remover
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.index_svc.shard_process import ShardProcess
-from tests.support.orchestrator_svc.downstream import ingest, stack
+from tests.support.orchestrator_svc.downstream import ingest, router_over, stack
 
 MOST_SHARDS = 4
 ITEM_COUNT = 60
@@ -107,22 +107,21 @@ async def shards(
                 GuardedReranker(RemoteReranker(each, n), n) for n, each in enumerate(channels)
             ]
             shard_map = ShardMap(count)
+            services = SearchServices(
+                encoder=encoder,
+                shards=shards,
+                readers=shards,
+                scorers=rerankers,
+                shard_map=shard_map,
+                shares=shares,
+            )
+            router = router_over(services, Stages(encoder, shards, rerankers))
             yield Shards(
                 processes,
                 shard_map,
-                Searcher(
-                    SearchServices(
-                        encoder=encoder,
-                        shards=shards,
-                        readers=shards,
-                        scorers=rerankers,
-                        shard_map=shard_map,
-                        shares=shares,
-                    ),
-                    DepthRules(rerankers),
-                ),
-                Ingester(encoder, shards, shard_map, 10.0, encode_batch_count=2),
-                Remover(shards, shard_map),
+                router.sets[0].searcher,
+                Ingester(router, shards, shard_map, 10.0, encode_batch_count=2),
+                Remover(router, shards, shard_map),
             )
     finally:
         for process in processes:

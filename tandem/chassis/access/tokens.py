@@ -24,6 +24,7 @@ from typing import Any
 from tandem.chassis.access.token_bucket import TokenBucket
 from tandem.chassis.settings import SettingsError
 from tandem.chassis.telemetry.log import get_logger
+from tandem.contract.generation_ids import alias_of
 from tandem.errors import PermissionDenied, QuotaExceeded
 
 log = get_logger()
@@ -76,8 +77,8 @@ class Caller:
             raise PermissionDenied(caller=self.grant.name, what=what)
 
     def check_index(self, index_id: str) -> None:
-        """Raises PermissionDenied."""
-        if self.grant.index_ids.isdisjoint((index_id, "*")):
+        """Raises PermissionDenied; an index's generations are its own."""
+        if self.grant.index_ids.isdisjoint((alias_of(index_id), "*")):
             raise PermissionDenied(caller=self.grant.name, what=f"use index {index_id!r}")
 
     @property

@@ -21,7 +21,7 @@ _NUMBERS = {field.name: field.number for field in search_cursor_pb2.SearchCursor
 _MAX_BYTES: Mapping[int, int] = {
     _NUMBERS[name]: byte_count
     for name, byte_count in {
-        "index_id": 63,
+        "index_id": 63 + 7,
         "model_fingerprint": 4 * 128,
         # 1,000 missing shards.
         "coverage": 8 * 2**10,

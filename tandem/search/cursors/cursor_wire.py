@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from tandem.contract.content import Modality
 from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.fusion import HYBRID_RANK_WIRE, HybridRank
+from tandem.contract.generation_ids import alias_of
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K, check_k
 from tandem.contract.search.answer import NO_SECONDS, FoundItem, SearchResult, ordering_stage
@@ -61,11 +62,14 @@ def make_cursor(
     return _sealed(held)
 
 
-def page_of(query: PageQuery) -> SearchResult:
-    """Returns the page, without contents; raises CursorInvalid, KOutOfRange or IndexIdInvalid."""
+def page_of(query: PageQuery) -> tuple[SearchResult, str]:
+    """Returns the page without contents, and the generation of the index in which they are.
+
+    Raises CursorInvalid, KOutOfRange or IndexIdInvalid.
+    """
     index_id = check_index_id(query.index_id)
     held = _opened(query.cursor)
-    if held.index_id != index_id:
+    if index_id not in (held.index_id, alias_of(held.index_id)):
         raise CursorInvalid(why="it belongs to a search of another index")
     return_n = held.return_n if query.return_n is None else query.return_n
     check_k("return_n", return_n, MAX_RETRIEVE_K)
@@ -74,7 +78,7 @@ def page_of(query: PageQuery) -> SearchResult:
         # Items after the page are checked when they are requested.
         del getattr(held, column)[:return_n]
     held.given_count += len(found)
-    return SearchResult(
+    page = SearchResult(
         tuple(found),
         held.model_fingerprint,
         NO_SECONDS,
@@ -87,6 +91,7 @@ def page_of(query: PageQuery) -> SearchResult:
         if held.HasField("neighbours")
         else None,
     )
+    return page, held.index_id
 
 
 _COLUMNS = (

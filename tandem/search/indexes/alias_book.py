@@ -1,4 +1,4 @@
-"""Keeps the notes of shard 0 that say which generation of an index serves, and what it promises."""
+"""Keeps the records of all aliases, as shard 0 has them: which generation serves."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from tandem.stages.shard import Shard
 
 log = get_logger()
 
-CALIBRATION_PREFIX = "calibration/"
-_PREFIXES = (ALIAS_PREFIX, CALIBRATION_PREFIX)
 _POLL_SECONDS = 0.5
 _READ_SECONDS = 1.0
 _AWAY = (ServiceUnavailable, DeadlineExceeded)
@@ -78,10 +76,6 @@ class AliasBook:
         """Returns the last known records, without damaged ones."""
         return [each for each in self._records.values() if isinstance(each, AliasRecord)]
 
-    def notes(self, prefix: str) -> list[Note]:
-        """Returns the last known notes whose keys begin so: ALIAS_PREFIX or CALIBRATION_PREFIX."""
-        return [note for key, note in self._notes.items() if key.startswith(prefix)]
-
     async def refresh(self, deadline: Deadline) -> None:
         """Reads shard 0 again, or raises its error and keeps what is known."""
         asked_time = time.monotonic()
@@ -117,10 +111,16 @@ class AliasBook:
         await asyncio.gather(*self._copying)
 
     async def _poll(self) -> None:
+        fault = ""
         while True:
             await asyncio.sleep(_POLL_SECONDS)
-            with suppress(TandemError):
+            try:
                 await self.refresh(Deadline.after(_READ_SECONDS))
+                fault = ""
+            except Exception as error:  # none may end it
+                if str(error) != fault:
+                    fault = str(error)
+                    log.warning("aliases are not read; the last known ones stay", cause=fault)
             ALIAS_AGE.set(time.monotonic() - self._read_time)
 
     async def _read(self, deadline: Deadline) -> None:
@@ -153,8 +153,6 @@ class AliasBook:
         """Keeps the notes, and reads the records of those that changed."""
         records: dict[str, AliasRecord | TandemError] = {}
         for key, note in notes.items():
-            if not key.startswith(ALIAS_PREFIX):
-                continue
             alias = key.removeprefix(ALIAS_PREFIX)
             old = self._records.get(alias, AliasRecord.of_index(alias))
             records[alias] = old
@@ -172,8 +170,8 @@ class AliasBook:
 
 
 async def _notes_of(shard: Shard, deadline: Deadline) -> Mapping[str, Note]:
-    found = await fan_out(*(shard.notes(prefix, deadline) for prefix in _PREFIXES))
-    return {note.key: note for notes in found for note in notes if note.value}
+    found = await shard.notes(ALIAS_PREFIX, deadline)
+    return {note.key: note for note in found if note.value}
 
 
 def _copied(note: Note) -> Note:

@@ -2,21 +2,24 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tandem.chassis.access.callers import asking_caller
 from tandem.chassis.capacity.places import Places
 from tandem.contract.content import Content, TextUse, TruncationPolicy
 from tandem.contract.deadline import Deadline
-from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
+from tandem.contract.identifiers import check_item_id, check_request_id
 from tandem.contract.limits import MAX_INGEST_ITEM_COUNT, check_batch_size
 from tandem.contract.search.ingest import IncomingItem, IngestBatch, Outcomes
 from tandem.errors import (
     ItemIdDuplicate,
+    ModelMismatch,
     TandemError,
     TruncationPolicyInvalid,
+    WriterRefused,
 )
 from tandem.search.calls.fan_out import fan_out
+from tandem.search.indexes.router import Route, Router, check_alias
 from tandem.search.metrics import timed_stage
 from tandem.search.shard_map import ShardMap
 from tandem.search.writes.write_id import refused_by_name, shard_request_id
@@ -36,6 +39,8 @@ class EncodedItems:
     items: Mapping[int, ItemRecord] = field(default_factory=dict)
     """Those to be stored, by their number in the batch."""
     fingerprint: str = ""
+    route: Route | None = None
+    """To the generation whose model encoded them; None if nothing was encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class Ingested:
     """By shard number, the change log's sequence on the shards that stored items."""
     text_uses: Mapping[int, TextUse] = field(default_factory=dict)
     """How much was read of the texts that were encoded, by their number in the batch."""
+    switches: Mapping[str, int] = field(default_factory=dict)
+    """How often the alias was switched, as `make_token` takes it."""
 
 
 class Ingester:
@@ -54,7 +61,7 @@ class Ingester:
 
     def __init__(
         self,
-        encoder: Encoder,
+        router: Router,
         shards: Sequence[Shard],
         shard_map: ShardMap,
         batch_timeout_seconds: float,
@@ -66,7 +73,7 @@ class Ingester:
         others wait, and their time starts with their turn, so that no batch fails because of those
         before it.
         """
-        self._encoder = encoder
+        self._router = router
         self._shards = shards
         self._shard_map = shard_map
         self._batch_timeout_seconds = batch_timeout_seconds
@@ -84,56 +91,96 @@ class Ingester:
         if not good:
             return EncodedItems(batch, outcomes)
         try:
-            made = await self._encoded([_content(batch.items[number]) for number in good], batch)
+            deadline = Deadline.after(self._batch_timeout_seconds)
+            route = await self._router.route(batch.index_id, deadline)
+            return await self._encoded_for(route, batch, good, outcomes)
         except TandemError as error:
             failure = error.kept()
             return EncodedItems(batch, [outcome or failure for outcome in outcomes])
-        encoded = {}
-        for number, result in zip(good, made.outcomes, strict=True):
+
+    async def store(self, encoded: EncodedItems) -> Ingested:
+        """Commits each shard's items in one transaction; a shard that fails fails only its own.
+
+        Items that a shard refuses, because another generation serves since they were encoded, are
+        encoded by its model and stored in that one.
+        """
+        deadline = Deadline.after(self._batch_timeout_seconds)
+        batch, outcomes = encoded.batch, list(encoded.outcomes)
+        items_of_shard: dict[int, dict[int, ItemRecord]] = {}
+        for number, item in encoded.items.items():
+            shard = self._shard_map.owner(batch.index_id, item.item_id)
+            items_of_shard.setdefault(shard, {})[number] = item
+        sequences: dict[int, int] = {}
+        switches: dict[str, int] = {}
+        stored: dict[int, ItemRecord] = {}
+
+        async def store_on(shard: int, items: Mapping[int, ItemRecord]) -> None:
+            try:
+                part = replace(encoded, items=items)
+                while part.items and shard not in sequences:
+                    try:
+                        sequences[shard] = await self._write(part, shard, deadline)
+                    except (WriterRefused, ModelMismatch) as error:
+                        part = await self._encoded_again(part, error, deadline)
+            except TandemError as error:
+                for number in items:
+                    outcomes[number] = error.kept()
+                return
+            stored.update(part.items)
+            assert part.route is not None, "it was encoded"
+            switches[batch.index_id] = part.route.record.switch_count
+            for number in items:
+                outcomes[number] = part.outcomes[number]
+
+        with timed_stage("ingest_store"):
+            await fan_out(*(store_on(*entry) for entry in items_of_shard.items()))
+        return Ingested(outcomes, sequences, _text_uses({**encoded.items, **stored}), switches)
+
+    async def _write(self, part: EncodedItems, shard: int, deadline: Deadline) -> int:
+        """Commits items of one shard, and returns its sequence then."""
+        assert part.route is not None, "it was encoded"
+        request_id = part.batch.request_id
+        own_id = shard_request_id(request_id, shard, self._shard_map)
+        with refused_by_name(request_id):
+            items = list(part.items.values())
+            write = Upsert(part.route.index_id, part.fingerprint, items, own_id)
+            return (await self._shards[shard].write(write, deadline)).sequence
+
+    async def _encoded_again(
+        self, part: EncodedItems, error: TandemError, deadline: Deadline
+    ) -> EncodedItems:
+        """Returns the items for the generation that serves now; raises the error if none does."""
+        assert part.route is not None, "it was encoded"
+        route = await self._router.again(error, part.route, deadline)
+        if (route.index_id, route.models) == (part.route.index_id, part.route.models):
+            return part
+        return await self._encoded_for(route, part.batch, list(part.items), part.outcomes)
+
+    async def _encoded_for(
+        self, route: Route, batch: IngestBatch, numbers: Sequence[int], outcomes: Outcomes
+    ) -> EncodedItems:
+        """Returns the items of those numbers, encoded; the outcomes have the errors of others."""
+        contents = [_content(batch.items[number]) for number in numbers]
+        made = await self._encoded(contents, batch, route.models.encoder)
+        encoded, known = {}, list(outcomes)
+        for number, result in zip(numbers, made.outcomes, strict=True):
             if isinstance(result, TandemError):
-                outcomes[number] = result
+                known[number] = result
             else:
                 item = batch.items[number]
                 encoded[number] = ItemRecord(item.item_id, _content(item), result, item.attributes)
-        return EncodedItems(batch, outcomes, encoded, made.fingerprint)
+        return EncodedItems(batch, known, encoded, made.fingerprint, route)
 
-    async def store(self, encoded: EncodedItems) -> Ingested:
-        """Commits each shard's items in one transaction; a shard that fails fails only its own."""
-        deadline = Deadline.after(self._batch_timeout_seconds)
-        batch, outcomes = encoded.batch, list(encoded.outcomes)
-        numbers_of_shard: dict[int, list[int]] = {}
-        for number, item in encoded.items.items():
-            shard = self._shard_map.owner(batch.index_id, item.item_id)
-            numbers_of_shard.setdefault(shard, []).append(number)
-        sequences: dict[int, int] = {}
-
-        async def store_on(shard: int, numbers: list[int]) -> None:
-            try:
-                with refused_by_name(batch.request_id):
-                    upsert = Upsert(
-                        batch.index_id,
-                        encoded.fingerprint,
-                        [encoded.items[number] for number in numbers],
-                        shard_request_id(batch.request_id, shard, self._shard_map),
-                    )
-                    committed = await self._shards[shard].write(upsert, deadline)
-                    sequences[shard] = committed.sequence
-            except TandemError as error:
-                for number in numbers:
-                    outcomes[number] = error.kept()
-
-        with timed_stage("ingest_store"):
-            await fan_out(*(store_on(*entry) for entry in numbers_of_shard.items()))
-        return Ingested(outcomes, sequences, _text_uses(encoded.items))
-
-    async def _encoded(self, contents: Sequence[Content], batch: IngestBatch) -> EncodedBatch:
+    async def _encoded(
+        self, contents: Sequence[Content], batch: IngestBatch, encoder: Encoder
+    ) -> EncodedBatch:
         caller = asking_caller()
         with timed_stage("ingest_wait"):
             await self._encode_turns.wait_and_take(caller)
         try:
             deadline = Deadline.after(self._batch_timeout_seconds)
             with timed_stage("ingest_encode"):
-                return await self._encoder.encode(
+                return await encoder.encode(
                     contents, deadline, truncation_policy=batch.truncation_policy
                 )
         finally:
@@ -147,7 +194,7 @@ def _check_batch(batch: IngestBatch) -> None:
             policy=batch.truncation_policy.value,
             why="an item has one embedding; ingest with error or truncate, or split the text",
         )
-    check_index_id(batch.index_id)
+    check_alias(batch.index_id)
     check_request_id(batch.request_id)
 
 

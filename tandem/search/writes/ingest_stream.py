@@ -41,6 +41,7 @@ class IngestStream:
         encoding: asyncio.Queue[asyncio.Task[EncodedItems] | None] = asyncio.Queue()
         tasks: set[asyncio.Task[EncodedItems]] = set()
         sequences: dict[int, int] = {}
+        switches: dict[str, int] = {}
 
         async def encode(request: Request) -> EncodedItems:
             return await self._ingester.encode(await read_batch(request))
@@ -64,7 +65,9 @@ class IngestStream:
                 ingested = await self._ingester.store(encoded)
                 for shard, sequence in ingested.sequences.items():
                     sequences[shard] = max(sequence, sequences.get(shard, 0))
-                yield _outcomes(ingested, encoded.batch, make_token(sequences, self._shard_map))
+                switches |= ingested.switches
+                token = make_token(sequences, self._shard_map, switches)
+                yield _outcomes(ingested, encoded.batch, token)
                 tasks.discard(task)
                 places.release()
             await reading

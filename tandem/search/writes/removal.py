@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
@@ -10,15 +13,19 @@ from tandem.contract.limits import MAX_ITEM_ID_COUNT, check_batch_size
 from tandem.contract.search.answer import Removal
 from tandem.errors import (
     DeadlineExceeded,
+    GenerationRefused,
     IndexNotFound,
     ServiceUnavailable,
     TandemError,
+    WriterRefused,
     error_from_reason,
 )
 from tandem.search.calls.fan_out import answer_or_error
+from tandem.search.indexes.router import Router, check_alias
 from tandem.search.shard_map import ShardMap
 from tandem.search.writes.consistency_token import make_token
 from tandem.search.writes.write_id import refused_by_name, shard_request_id
+from tandem.stages.aliases import Generation
 from tandem.stages.item_write import Committed, Delete
 from tandem.stages.items import Deleted
 from tandem.stages.shard import Shard
@@ -28,13 +35,15 @@ T = TypeVar("T")
 # After these errors a shard may still have deleted: perhaps only the answer was lost.
 _UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)
 _SHOWN_ID_COUNT = 3
+_UNSWITCHED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Remover:
     """Removes items from all shards."""
 
-    def __init__(self, shards: Sequence[Shard], shard_map: ShardMap) -> None:
+    def __init__(self, router: Router, shards: Sequence[Shard], shard_map: ShardMap) -> None:
         """Takes `shards` by number, as many as the map has."""
+        self._router = router
         self._shards = shards
         self._shard_map = shard_map
 
@@ -45,23 +54,34 @@ class Remover:
 
         Raises BatchSizeOutOfRange, IndexIdInvalid, ItemIdInvalid and RequestIdInvalid before it
         calls any shard; and, once all shards have ended, the error of the first that failed, with
-        the outcome of the ids. Never answers for some of the shards only.
+        the outcome of the ids. Never answers for some of the shards only. What a shard refuses,
+        because another generation serves since, is deleted in that one.
         """
-        check_index_id(index_id)
+        check_alias(index_id)
         check_request_id(request_id)
         check_batch_size("item_ids", len(item_ids), MAX_ITEM_ID_COUNT)
         owned = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
 
+        first = await self._router.route(index_id, deadline)
+        switches: dict[str, int] = {}
+
         async def delete_on(number: int, ids: Sequence[str]) -> Committed:
-            with refused_by_name(request_id):
-                own_id = shard_request_id(request_id, number, self._shard_map)
-                return await self._shards[number].write(Delete(index_id, ids, own_id), deadline)
+            own_id = shard_request_id(request_id, number, self._shard_map)
+            route = first
+            while True:
+                switches[index_id] = route.record.switch_count
+                write = Delete(route.index_id, ids, own_id)
+                try:
+                    with refused_by_name(request_id):
+                        return await self._shards[number].write(write, deadline)
+                except WriterRefused as error:
+                    route = await self._router.again(error, route, deadline)
 
         done, failures = await _ended({n: delete_on(n, ids) for n, ids in owned.items()})
         removed_count = sum(each.deleted_count for each in done.values())
         if failures:
             raise _failure(failures, owned, removed_count)
-        return Removal(removed_count, self._token(done))
+        return Removal(removed_count, self._token(done, switches))
 
     async def remove_index(self, index_id: str, deadline: Deadline) -> Removal:
         """Removes an index, or a part of a large one, from all shards; repeat until complete.
@@ -88,9 +108,31 @@ class Remover:
             removed_count, self._token(done), all(each.is_complete for each in done.values())
         )
 
-    def _token(self, done: Mapping[int, Deleted | Committed]) -> str:
+    async def only_generation(self, alias: str, deadline: Deadline) -> str:
+        """Returns the index to remove for an alias, and has its next items decide its model.
+
+        Raises IndexIdInvalid, and GenerationRefused if there are several.
+        """
+        book = self._router.book
+        await self._router.route(check_alias(alias), deadline)
+        with suppress(TandemError):
+            await book.refresh(deadline)
+        record = book.record(alias)
+        if len(record.generations) > 1:
+            ids = ", ".join(each.index_id for each in record.generations)
+            raise GenerationRefused(
+                why=f"{alias} has the generations {ids}; drop all but one first"
+            )
+        if record.fingerprint_of(record.serving):
+            emptied = replace(record, generations=(Generation(record.serving),))
+            await book.put(emptied, deadline)
+        return record.serving
+
+    def _token(
+        self, done: Mapping[int, Deleted | Committed], switches: Mapping[str, int] = _UNSWITCHED
+    ) -> str:
         sequences = {number: each.sequence for number, each in done.items()}
-        return make_token(sequences, self._shard_map)
+        return make_token(sequences, self._shard_map, switches)
 
 
 async def _ended(

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from tandem.chassis.access.callers import current_caller
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.access.token_bucket import TokenBucket
-from tandem.chassis.access.tokens import TokenFile
+from tandem.chassis.access.tokens import Caller, Grant, Scope, TokenFile
 from tandem.chassis.calls.credentials import server_credentials
 from tandem.chassis.calls.status import REASON_KEY
 from tandem.chassis.health.health import Health
@@ -29,6 +29,7 @@ from tandem.chassis.settings import SettingsError
 from tandem.chassis.tls import Identity, TlsSettings
 from tandem.client.calls.server_status import ServerStatus
 from tandem.contract.methods import ACCESS, AccessRule
+from tandem.errors import PermissionDenied
 from tandem.v1.index_admin_service_pb2 import DescribeIndexesRequest
 from tests.support.chassis.authority import Files
 from tests.support.chassis.contract import (
@@ -218,6 +219,15 @@ async def test_a_token_is_good_for_its_indexes(token_path: Path) -> None:
         elsewhere = {"authorization": "Bearer elsewhere"}
         assert await opened.reason(describe, elsewhere, request=of_all) == "PERMISSION_DENIED"
         assert opened.entered == []
+
+
+def test_a_token_of_an_index_is_good_for_its_generations() -> None:
+    caller = Caller(Grant("team-a", frozenset(Scope), frozenset({"photos"})))
+    for index_id in ("photos", "photos@2", "photos@12"):
+        caller.check_index(index_id)
+    for index_id in ("photos2", "photo", "@2", "cats@2"):
+        with pytest.raises(PermissionDenied):
+            caller.check_index(index_id)
 
 
 async def test_every_admin_call_leaves_an_audit_line(token_path: Path) -> None:

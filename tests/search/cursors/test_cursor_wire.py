@@ -124,7 +124,7 @@ def some(count: int) -> list[FoundItem]:
 
 def page_from_proto(asked: pb.SearchItemsRequest) -> SearchResult:
     """Returns the page that a request asks for."""
-    return page_of(page_query_from_proto(asked))
+    return page_of(page_query_from_proto(asked))[0]
 
 
 def cursor_of(rest: list[FoundItem], return_n: int = 3) -> bytes:

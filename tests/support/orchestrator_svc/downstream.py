@@ -49,9 +49,11 @@ from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
+from tandem.search.indexes.alias_book import AliasBook
 from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.indexes.router import ModelSet, Router
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.adaptive_depth import DepthRules
@@ -477,10 +479,14 @@ class Stack:
     shards: Sequence[FakeShard]
     stages: Stages
     shard_map: ShardMap
-    searcher: Searcher
+    router: Router
     ingester: Ingester
     remover: Remover
     shard_servers: Sequence[grpc.aio.Server]
+
+    @property
+    def searcher(self) -> Searcher:
+        return self.router.sets[0].searcher
 
     async def stop_shard(self, number: int) -> None:
         """Ends the shard's server for good: from here on its port refuses connections."""
@@ -538,36 +544,42 @@ async def stack(
             [RemoteReranker(each, n) for n, each in enumerate(rerank_channels)],
         )
         shard_map = ShardMap(shard_count, shard_map_version)
+        services = SearchServices(
+            encoder=stages.encoder,
+            shards=stages.shards,
+            readers=stages.shards,
+            scorers=stages.rerankers,
+            shard_map=shard_map,
+            minimum_coverage=minimum_coverage,
+            shares=TimeShares(retrieval=retrieval_time_share),
+            pace=RerankPace(chunk_rule),
+            calibrations=Calibrations(stages.shards[0]),
+            stages=[NeighbourStage(stages.shards, stages.rerankers)],
+        )
+        router = router_over(services, stages)
+        opened.push_async_callback(router.book.close)
         yield Stack(
             encoder,
             shards,
             stages,
             shard_map,
-            Searcher(
-                SearchServices(
-                    encoder=stages.encoder,
-                    shards=stages.shards,
-                    readers=stages.shards,
-                    scorers=stages.rerankers,
-                    shard_map=shard_map,
-                    minimum_coverage=minimum_coverage,
-                    shares=TimeShares(retrieval=retrieval_time_share),
-                    pace=RerankPace(chunk_rule),
-                    calibrations=Calibrations(stages.shards[0]),
-                    stages=[NeighbourStage(stages.shards, stages.rerankers)],
-                ),
-                DepthRules(stages.rerankers),
-            ),
-            Ingester(
-                stages.encoder,
-                stages.shards,
-                shard_map,
-                batch_timeout_seconds,
-                encode_batch_count,
-            ),
-            Remover(stages.shards, shard_map),
+            router,
+            Ingester(router, stages.shards, shard_map, batch_timeout_seconds, encode_batch_count),
+            Remover(router, stages.shards, shard_map),
             servers,
         )
+
+
+def router_over(services: SearchServices, stages: Stages) -> Router:
+    """Returns the router to one set of models."""
+    searcher = Searcher(services, DepthRules(stages.rerankers))
+    models = ModelSet(
+        encoder=stages.encoder,
+        searcher=searcher,
+        batch_searcher=BatchSearcher(services, searcher.depth_rules),
+        documents=DocumentScorer(stages.encoder, stages.rerankers, services.shard_map),
+    )
+    return Router(AliasBook(stages.shards), [models])
 
 
 async def ingest(
@@ -624,22 +636,16 @@ async def door_address(behind: Stack, guard: Guard | None = None) -> AsyncIterat
 def _door(
     behind: Stack, timeout_seconds: float, pending_batch_count: int
 ) -> Callable[[grpc.aio.Server], None]:
+    shards = behind.stages.shards
     orchestrator = Orchestrator(
-        searcher=behind.searcher,
-        batch_searcher=BatchSearcher(behind.searcher.services, behind.searcher.depth_rules),
+        router=behind.router,
         ingest_stream=IngestStream(
             behind.ingester, behind.shard_map, pending_batch_count=pending_batch_count
         ),
         remover=behind.remover,
-        survey=IndexSurvey(behind.stages.shards),
-        index_list=IndexList(behind.stages.shards),
-        stored_items=StoredItems(behind.stages.shards, behind.shard_map),
-        documents=DocumentScorer(
-            behind.stages.encoder,
-            behind.stages.rerankers,
-            behind.shard_map,
-        ),
-        describe_encoder=behind.stages.encoder.describe_model,
+        survey=IndexSurvey(shards),
+        index_list=IndexList(shards, behind.router.book),
+        stored_items=StoredItems(shards, behind.shard_map),
     )
     deadline, budget = CallDeadline(timeout_seconds, 60.0), ContentBudget()
     servicer = SearchServicer(orchestrator, deadline, budget)
