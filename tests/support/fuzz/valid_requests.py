@@ -19,6 +19,7 @@ from tandem.v1 import (
     search_service_pb2,
 )
 from tandem.v1.encoder_service_pb2_grpc import EncoderServiceStub
+from tandem.v1.score_calibration_pb2 import ScoreCalibration
 from tandem.v1.search_service_pb2_grpc import SearchServiceStub
 from tests.support.pictures.pictures import encoded, noise
 
@@ -239,6 +240,20 @@ def _index_requests(
         "IngestItems": [ingest],
         "DescribeIndex": [search_service_pb2.DescribeIndexRequest(index_id=INDEX_ID)],
         "DescribeShardIndex": [index_service_pb2.DescribeShardIndexRequest(index_id=INDEX_ID)],
+        "SetCalibrations": [
+            search_service_pb2.SetCalibrationsRequest(
+                index_id=INDEX_ID,
+                calibrations=[
+                    ScoreCalibration(
+                        model_fingerprint=fingerprint,
+                        scorer="bi-encoder",
+                        query_modality="MODALITY_TEXT",
+                        target_modality="MODALITY_IMAGE",
+                        null_scores=bytes(80),
+                    )
+                ],
+            )
+        ],
         "ListIndexes": [search_service_pb2.ListIndexesRequest(page_size=1, page_token="a")],
         "ListShardIndexes": [
             index_service_pb2.ListShardIndexesRequest(after="a", max_count=2, index_ids=[INDEX_ID])
