@@ -49,7 +49,7 @@ async def promote(shards: Sequence[Any], orchestrator: Orchestrator, serving: st
     """Has the other generation serve, in a term of its own."""
     term = orchestrator.router.book.record("photos").revision + 1
     await begin_promotion(shards, serving, term)
-    await end_promotion(shards, orchestrator, serving, term)
+    await end_promotion(shards, orchestrator.router.book, serving, term)
 
 
 class ResolvingShard:
@@ -165,7 +165,7 @@ async def test_only_the_part_that_a_shard_refused_is_written_again(tmp_path: Pat
         while not (first := await stored_ids(shards[0], "photos")):  # noqa: ASYNC110 (no event)
             await asyncio.sleep(0.01)
         await shards[0].write(SetWriter("photos", 2, is_open=False), in_time())
-        await end_promotion(shards, orchestrator, "photos", 2)
+        await end_promotion(shards, orchestrator.router.book, "photos", 2)
         assert all(each.error is None for each in await writing)
         assert await stored_ids(shards[1], "photos") == []
         assert sorted(first + await stored_ids(shards[1], "photos@2")) == ids

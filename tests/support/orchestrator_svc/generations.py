@@ -17,6 +17,7 @@ from tandem.contract.search.ingest import IncomingItem, IngestBatch
 from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
 from tandem.errors import IndexNotFound
 from tandem.search.assembly import guarded_stages, make_orchestrator
+from tandem.search.indexes.alias_book import AliasBook
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.settings import SearchSettings
 from tandem.stages.aliases import AliasRecord, Generation
@@ -29,6 +30,8 @@ from tests.support.orchestrator_svc.downstream import DESCRIPTION
 from tests.support.orchestrator_svc.local_shards import local_shards
 
 MODELS = {"photos": "model-a", "photos@2": "model-b"}
+MARK = "mark-"
+"""Begins the ids of items that are not brought into the other generation."""
 
 
 def in_time() -> Deadline:
@@ -54,6 +57,10 @@ class SeededEncoder(Encoder):
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the fingerprint's description."""
+        return self.describe()
+
+    def describe(self) -> ModelDescription:
+        """Returns the same at once."""
         return replace(DESCRIPTION, fingerprint=self.fingerprint)
 
     def encoding(self, content: Content) -> Encoding:
@@ -78,14 +85,18 @@ async def two_generations(folder: Path) -> AsyncIterator[tuple[Sequence[Any], Or
     """Yields two shards with the alias photos, whose first of two generations serves."""
     async with local_shards(folder) as shards:
         orchestrator = orchestrator_over(shards, "model-a", "model-b")
-        book = orchestrator.router.book
-        await book.begin(in_time())
-        for shard in shards:
-            await shard.write(SetWriter("photos@2", 1, is_open=False), in_time())
-        generations = tuple(Generation(*each) for each in MODELS.items())
-        await book.put(AliasRecord("photos", "photos", generations, next_number=3), in_time())
+        await make_generations(shards, orchestrator.router.book)
         yield shards, orchestrator
-        await book.close()
+        await orchestrator.router.book.close()
+
+
+async def make_generations(shards: Sequence[Any], book: AliasBook) -> None:
+    """Has the first of two generations serve."""
+    await book.begin(in_time())
+    for shard in shards:
+        await shard.write(SetWriter("photos@2", 1, is_open=False), in_time())
+    generations = tuple(Generation(*each) for each in MODELS.items())
+    await book.put(AliasRecord("photos", "photos", generations, next_number=3), in_time())
 
 
 async def begin_promotion(shards: Sequence[Any], serving: str, term: int) -> None:
@@ -94,14 +105,11 @@ async def begin_promotion(shards: Sequence[Any], serving: str, term: int) -> Non
         await shard.write(SetWriter(serving, term, is_open=False), in_time())
 
 
-async def end_promotion(
-    shards: Sequence[Any], orchestrator: Orchestrator, serving: str, term: int
-) -> None:
+async def end_promotion(shards: Sequence[Any], book: AliasBook, serving: str, term: int) -> None:
     """Brings the other generation's items to the state of this one, and has that one serve."""
     other = next(each for each in MODELS if each != serving)
     for shard in shards:
         await _follow(shard, serving, other, term)
-    book = orchestrator.router.book
     await book.refresh(in_time())
     record = book.record("photos")
     assert record.serving == serving
@@ -112,8 +120,11 @@ async def end_promotion(
 
 async def _follow(shard: Any, serving: str, other: str, term: int) -> None:
     encoder = SeededEncoder(MODELS[other])
-    ids = await stored_ids(shard, serving)
-    if gone := set(await stored_ids(shard, other)) - set(ids):
+    ids, there_are = [
+        [each for each in await stored_ids(shard, index_id) if not each.startswith(MARK)]
+        for index_id in (serving, other)
+    ]
+    if gone := set(there_are) - set(ids):
         await shard.write(Delete(other, sorted(gone), term=term), in_time())
     if ids:
         query = ItemsQuery(serving, ids, content_included=True)
