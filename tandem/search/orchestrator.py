@@ -17,7 +17,7 @@ from tandem.contract.search.indexes import IndexDescription, IndexPage
 from tandem.contract.search.ingest import IngestBatch
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.score_calibration import ScoreCalibration
-from tandem.errors import ModelMismatch, TandemError
+from tandem.errors import IndexNotFound, ModelMismatch, TandemError
 from tandem.search.calls.fan_out import fan_out
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.calibrations import Calibrations
@@ -97,7 +97,7 @@ class Orchestrator:
         found |= await self._found(asked, routes, deadline)
         others: dict[int, Route] = {}
         for number, route in routes.items():
-            if isinstance(refused := found[number], ModelMismatch):
+            if isinstance(refused := found[number], ModelMismatch | IndexNotFound):
                 with suppress(TandemError):
                     others[number] = await self.router.again(refused, route, deadline)
         found |= await self._found(asked, others, deadline)
@@ -235,11 +235,11 @@ class Orchestrator:
         deadline: Deadline,
         call: Callable[[ModelSet, Query], Awaitable[Answer]],
     ) -> Answer:
-        """Calls the models of the query's generation, or those of which its index turns out."""
+        """Calls the models of the query's generation; again, if it is another one's by now."""
         route = await self.router.query_route(query, deadline)
         try:
             answer = await call(route.models, route.own(query))
-        except ModelMismatch as error:
+        except (ModelMismatch, IndexNotFound) as error:
             route = await self.router.again(error, route, deadline)
             answer = await call(route.models, route.own(query))
         note_generation(route.record, route.index_id)

@@ -17,6 +17,7 @@ from tandem.contract.search.query import SearchQuery
 from tandem.errors import (
     CursorInvalid,
     IndexIdInvalid,
+    IndexNotFound,
     ModelMismatch,
     TandemError,
     WriterRefused,
@@ -112,13 +113,20 @@ class Router:
     async def again(self, error: TandemError, route: Route, deadline: Deadline) -> Route:
         """Returns where a call goes that was refused there; raises its error if nowhere else.
 
-        A write that was refused because another generation serves now waits a moment for that.
+        A write that was refused because another generation serves now waits a moment for that. The
+        generation of an index that is not found may have been dropped.
         """
         if isinstance(error, WriterRefused) and deadline.left() > 2 * _RETRY_SECONDS:
             await asyncio.sleep(_RETRY_SECONDS)
             with suppress(TandemError):
                 await self.book.refresh(deadline)
             return await self.route(route.asked, deadline)
+        if isinstance(error, IndexNotFound):
+            with suppress(TandemError):
+                await self.book.refresh(deadline)
+            fresh = await self.route(route.asked, deadline)
+            if fresh.index_id != route.index_id:
+                return fresh
         if isinstance(error, ModelMismatch) and len(self.sets) > 1:
             await self._ask(deadline)
             told = error.metadata.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -333,14 +334,32 @@ async def test_an_own_write_is_seen_where_aliases_are_known_late(tmp_path: Path)
         for each in (late, other):
             await each.router.book.begin(in_time())
         await late.router.book.close()
+        await ingest(orchestrator, "old")
         await promote(shards, orchestrator, "photos")
         [outcome] = await ingest(orchestrator, "new")
-        with pytest.raises(IndexNotFound):
-            await late.search(query_of(), in_time())
+        assert ids_of(await late.search(query_of(), in_time())) == {"old"}
         query = query_of(tokens=[outcome.consistency_token])
-        assert ids_of(await late.search(query, in_time())) == {"new"}
+        assert ids_of(await late.search(query, in_time())) == {"old", "new"}
         await until(lambda: other.router.book.record("photos").serving == "photos@2")
         await other.router.book.close()
+
+
+async def test_a_generation_that_was_dropped_is_not_searched_for_long(tmp_path: Path) -> None:
+    """Where its end was not read yet, single and batched searches go to the one that serves."""
+    async with two_generations(tmp_path) as (shards, orchestrator):
+        await ingest(orchestrator, "old")
+        late = [orchestrator_over(shards, "model-a", "model-b") for _ in range(2)]
+        for each in late:
+            await each.router.book.begin(in_time())
+            await each.router.book.close()
+        await promote(shards, orchestrator, "photos")
+        for shard in shards:
+            with suppress(IndexNotFound):
+                await shard.delete_index("photos", in_time())
+        assert ids_of(await late[0].search(query_of(), in_time())) == {"old"}
+        [answer] = await late[1].search_each([query_of()], in_time())
+        assert not isinstance(answer, TandemError)
+        assert ids_of(answer) == {"old"}
 
 
 def test_a_token_names_switches_only_where_there_were_any() -> None:
