@@ -282,6 +282,9 @@ class Searcher:
     ) -> tuple[list[StageOrder], list[StageOutcome]]:
         """Has each stage that the query asks for score the first hits, in the order so far."""
         query, encoded = search.query, search.encoded
+        if bar and bar.abstention(search.hits, outcome.matches).abstained:
+            # Nothing is left to reorder, which is the answer and no failure of a stage.
+            query = replace(query, neighbours_required=False)
         orders: list[StageOrder] = []
         outcomes: list[StageOutcome] = []
         for stage in self._asked(query):

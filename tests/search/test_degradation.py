@@ -15,12 +15,14 @@ import pytest
 
 from tandem import errors
 from tandem.chassis.calls.status import error_from_rpc
+from tandem.contract.modality import Modality
 from tandem.contract.model_description import (
     MODEL_WIRE,
     AdaptiveDepthRule,
     ModelDescription,
     ProbabilityCalibration,
 )
+from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE, ScoreCalibration
 from tandem.search.calls.breaker import BREAKER_RULE
 from tandem.search.metrics import DEGRADED_ANSWERS
 from tandem.search.time_budget import TIME_SHARES
@@ -338,3 +340,50 @@ async def test_required_neighbours_that_are_not_there_fail_the_search(filled: St
 
     assert isinstance(error, errors.NeighbourModelMissing)
     assert isinstance(contradiction, errors.RankingInvalid)
+
+
+async def test_a_promise_is_kept_by_what_scored(filled: Stack) -> None:
+    """Of every form: by logits, and by similarities where the cross-encoder is gone."""
+    first = await _plain(filled)
+    similarities = ScoreCalibration(
+        model_fingerprint=FINGERPRINT,
+        query_modality=Modality.TEXT,
+        target_modality=Modality.IMAGE,
+        null_scores=(first.items[0].similarity - 1.0,) * 19,
+    )
+    logits = replace(
+        similarities, scorer=first.rerank.reranker, null_scores=(8.5,) * 19, rerank_k=20
+    )
+    promised = search(max_false_answer_rate=0.05, return_n=2)
+    async with door(filled) as stub:
+        request = pb.SetCalibrationsRequest(
+            index_id="scenes",
+            calibrations=map(SCORE_CALIBRATION_WIRE.to_proto, (similarities, logits)),
+        )
+        assert (await stub.SetCalibrations(request)).calibration_count == 2
+        scored = await answer(stub, promised)
+        page = await answer(
+            stub, pb.SearchItemsRequest(index_id="scenes", cursor=scored.next_cursor)
+        )
+        batch = await stub.BatchSearchItems(pb.BatchSearchItemsRequest(searches=[promised]))
+        for shard in filled.shards:
+            shard.before["ScoreCandidates"] = raising(GONE)
+        degraded = await answer(stub, promised)
+
+    assert [item.item_id for item in scored.items] == ["image-11", "image-10"]
+    assert [item.item_id for item in page.items] == ["image-09"]
+    assert batch.results[0].response.items == scored.items
+    assert scored.abstention == pb.Abstention(
+        max_false_answer_rate=0.05,
+        scorer=first.rerank.reranker,
+        threshold=8.5,
+        null_score_count=19,
+    )
+    assert degraded.degradations == [pb.DEGRADATION_RERANK_SKIPPED]
+    assert degraded.abstention.scorer == "bi-encoder"
+    assert [item.item_id for item in degraded.items] == NAMES[:2]
+
+
+async def _plain(behind: Stack) -> pb.SearchItemsResponse:
+    async with door(behind) as stub:
+        return await answer(stub)

@@ -81,10 +81,13 @@ class ScoreBar:
 
 
 def scored_kind(kind: ScoreKind, outcome: RerankOutcome, *, is_hybrid: bool = False) -> ScoreKind:
-    """Returns the kind of the logits that came of a rerank; `kind` is the bi-encoder's."""
+    """Returns the kind of the logits that came of a rerank; `kind` is the bi-encoder's.
+
+    A cross-encoder reads a text and an image, whichever part of a query is the heaviest.
+    """
     return ScoreKind(
         model_fingerprint=kind.model_fingerprint,
-        query_modality=kind.query_modality,
+        query_modality=kind.target_modality.other,
         target_modality=kind.target_modality,
         scorer=outcome.reranker,
         model_version=outcome.model_version,

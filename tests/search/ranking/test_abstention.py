@@ -129,6 +129,9 @@ def test_the_indexs_own_probabilities_take_the_place_of_the_models() -> None:
     assert rescaled.matches["b"].probability == pytest.approx(1 / (1 + np.exp(-35.0)))
     assert with_probabilities(other, (LOGITS,), SIMILARITIES.kind) is other
     assert scored_kind(SIMILARITIES.kind, SCORED) == LOGITS.kind
+    # A picture weighs most, and the cross-encoder reads the text.
+    heaviest = replace(SIMILARITIES.kind, query_modality=Modality.IMAGE)
+    assert scored_kind(heaviest, SCORED) == LOGITS.kind
 
 
 def test_a_calibration_travels_and_replaces_the_one_of_its_kind() -> None:
