@@ -22,6 +22,8 @@ from tandem.lab.evaluation.calibration.index_calibration import (
 
 _RATES = (0.01, 0.05, 0.1)
 _STAGE = "queries"
+# As long as a server allows: a rerank that runs out of time measures nothing.
+_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,8 @@ def calibrate(asked: CalibrateIndexOptions) -> None:
         corpus = open_corpus(str(asked.corpus), asked.split, asked.seed, asked.count, LeftOut())
         queries = captioned_queries(corpus)
     chosen = _drawn(queries, asked.query_count)
-    with Client(asked.address, access=Access.from_environment()) as client:
+    access = Access.from_environment()
+    with Client(asked.address, access=access, timeout_seconds=_TIMEOUT_SECONDS) as client:
         with query_progress({_STAGE: len(chosen)}, "read the queries") as show:
             done = iter(range(1, len(chosen) + 1))
             measured = measured_scores(

@@ -307,7 +307,7 @@ async def test_calls_over_a_quota_are_refused(token_path: Path, is_direct: bool)
 
 
 # Repeated fields of public requests that are parts of one call.
-PARTS = {"consistency_tokens", "query_parts", "index_types"}
+PARTS = {"consistency_tokens", "query_parts", "index_types", "calibrations"}
 
 
 def batched(path: str, name: str, count: int) -> Any:

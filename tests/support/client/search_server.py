@@ -228,6 +228,13 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
         self._note(request, context)
         return INDEX
 
+    async def SetCalibrations(
+        self, request: pb.SetCalibrationsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SetCalibrationsResponse:
+        """Counts what it was sent."""
+        self._note(request, context)
+        return pb.SetCalibrationsResponse(calibration_count=len(request.calibrations))
+
     async def ListIndexes(
         self, request: pb.ListIndexesRequest, context: grpc.aio.ServicerContext
     ) -> pb.ListIndexesResponse:
