@@ -509,7 +509,7 @@ type SearchItemsRequest struct {
 
 	// The query. Set exactly one of query, query_parts and cursor.
 	Query *Content `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
-	// The index to search, for example "scenes".
+	// The index to search, for example "scenes"; or a generation of it, "scenes@2".
 	IndexId string `protobuf:"bytes,2,opt,name=index_id,json=indexId,proto3" json:"index_id,omitempty"`
 	// The modality to find. If unspecified, a text finds images and an image
 	// finds texts. Required if query_parts contain no content, or both
