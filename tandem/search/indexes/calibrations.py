@@ -15,7 +15,7 @@ from tandem.contract.search.score_calibration import (
     ScoreCalibration,
     calibrations_with,
 )
-from tandem.errors import InternalFault, TandemError
+from tandem.errors import InternalFault, NoteChanged, TandemError
 from tandem.stages.notes import Note, PutNote
 from tandem.stages.shard import Shard
 from tandem.v1 import score_calibration_pb2 as pb
@@ -73,15 +73,21 @@ class Calibrations:
     ) -> int:
         """Replaces those of the same kinds; returns how many there are.
 
-        Raises NoteChanged if another caller did so at the same time.
+        Raises NoteChanged if other callers are always faster.
         """
-        note = await self._note(alias_of(index_id), deadline)
-        calibrations = calibrations_with(_calibrations(note), measured)
-        message = pb.AliasCalibrations(
-            calibrations=map(SCORE_CALIBRATION_WIRE.to_proto, calibrations)
-        )
-        await self._write(note, json_format.MessageToJson(message, indent=None), deadline)
-        return len(calibrations)
+        while True:
+            note = await self._note(alias_of(index_id), deadline)
+            calibrations = calibrations_with(_calibrations(note), measured)
+            message = pb.AliasCalibrations(
+                calibrations=map(SCORE_CALIBRATION_WIRE.to_proto, calibrations)
+            )
+            try:
+                await self._write(note, json_format.MessageToJson(message, indent=None), deadline)
+            except NoteChanged:
+                if deadline.left() <= 0:
+                    raise
+            else:
+                return len(calibrations)
 
     async def forget(self, index_id: str, deadline: Deadline) -> None:
         """Removes those of an index that ends; a generation's end leaves its alias's."""
