@@ -113,7 +113,7 @@ class Load:
 
 
 class Operator:
-    """Goes through the commands of generations until told to stop."""
+    """Goes through the commands of generations until the event is set."""
 
     def __init__(self, stack: LocalStack) -> None:
         self._addresses = [stack.address_of(name) for name in ("orchestrator", "orchestrator-1")]
@@ -289,7 +289,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             operating.join()
 
         asyncio.run(under_load(stack.address, load, arguments.items, work))
-        # By itself: no process is started or told anything here.
+        # By itself: nothing is started or repaired here.
         operator.run(0, "create", ALIAS, "--wait")
         last = [operator.settled()]
         steps = [("promote", ALIAS, "--ungated", "the end of a run"), ("rollback", ALIAS)]

@@ -218,16 +218,16 @@ def searched(client: Client, index_id: str, text: str) -> SearchResult:
 def check_both(
     serving: Client, places: Mapping[str, tuple[str, int]], count: int, other: str, log: Path
 ) -> None:
-    """Checks that the next model answers for its own index, and neither for the other's."""
+    """Checks that the next model answers for its own index, alone and next to the other."""
     process = NextOrchestrator(places, count, log)
     try:
         with Client(process.address()) as following:
             assert following.describe_model().fingerprint == other
             stored_and_found(following, "others")
             assert following.describe_index(index_id="others").model_fingerprint == other
-            for client, index_id in ((serving, "others"), (following, "scenes")):
-                with pytest.raises(ModelMismatch):
-                    client.search("two cats", index_id=index_id)
+            assert searched(serving, "others", "two cats").model_fingerprint == other
+            with pytest.raises(ModelMismatch):
+                following.search("two cats", index_id="scenes")
     finally:
         process.kill()
 
@@ -292,9 +292,16 @@ def test_the_serving_model_does_not_depend_on_the_next(
                 check_both(serving, places, count, fingerprints[1], tmp_path / "next.log")
         assert asyncio.run(refused_by_reranker(places, "scenes")) == fingerprints[1]
         quiet = medians(address, 10.0, lambda: None)
-        for name in ("next-triton", "next-encoder", "next-rerank-0"):
-            killed = medians(address, 10.0, partial(os.kill, places[name][1], signal.SIGKILL))
-            wait_for(printed, f"{name} was restarted" if "triton" in name else f"{name} ended")
-            print(f"{name}: {killed[0]} searches, p50 {1e3 * killed[1]:.0f} ms; before {quiet}")
-            assert killed[0] > quiet[0] / 3
+        for name, how in (
+            ("next-encoder", signal.SIGSTOP),
+            ("next-encoder", signal.SIGCONT),
+            ("next-triton", signal.SIGKILL),
+            ("next-encoder", signal.SIGKILL),
+            ("next-rerank-0", signal.SIGKILL),
+        ):
+            during = medians(address, 10.0, partial(os.kill, places[name][1], how))
+            print(f"{name} {how.name}: {during[0]}, p50 {during[1]:.3f} s; before {quiet}")
+            assert during[0] > quiet[0] / 5  # A busy machine
+            if how is signal.SIGKILL:
+                wait_for(printed, f"{name} was restarted" if "triton" in name else f"{name} ended")
         assert printed.read_text().count("was started again") == 2
