@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
+from functools import lru_cache
 
 from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.deadline import Deadline
@@ -70,7 +71,7 @@ class AliasBook:
         found = self._records.get(alias)
         if isinstance(found, TandemError):
             raise found
-        return AliasRecord.of_index(alias) if found is None else found
+        return _without_record(alias) if found is None else found
 
     def records(self) -> list[AliasRecord]:
         """Returns the last known records, without damaged ones."""
@@ -167,6 +168,10 @@ class AliasBook:
             if isinstance(old, AliasRecord) and new.serving != old.serving:
                 log.info("generation serves", index_id=new.serving, before=old.serving)
         self._notes, self._records, self.has_begun = notes, records, True
+
+
+# Made for each call otherwise, of most of which this is all that there is to know.
+_without_record = lru_cache(1024)(AliasRecord.of_index)
 
 
 async def _notes_of(shard: Shard, deadline: Deadline) -> Mapping[str, Note]:
