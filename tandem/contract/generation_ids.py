@@ -1,12 +1,17 @@
 """Names the generations of an index: `photos` is the first of the alias `photos`, then `photos@2`.
 
-A generation is an index of one model. Callers name the alias; shards store each generation as an
-index of its own.
+A generation is an index of one model. Callers name the alias, or a generation, of which `photos@1`
+is the first; shards store each generation as an index of its own.
 """
 
 from __future__ import annotations
 
 _MARK = "@"
+
+
+def named_generation(name: str) -> str:
+    """Returns the id of the generation of that name: of `photos@1`, `photos`, as shards call it."""
+    return generation_id(alias_of(name), generation_number(name))
 
 
 def alias_of(index_id: str) -> str:

@@ -11,7 +11,7 @@ MAX_REQUEST_ID_BYTES = 64
 MAX_FINGERPRINT_LENGTH = 128
 
 # Behind "@", the number of a generation (generation_ids.py).
-_INDEX_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}(@([2-9]|[1-9][0-9]{1,5}))?")
+_INDEX_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}(@[1-9][0-9]{0,5})?")
 
 
 def check_index_id(index_id: str) -> str:

@@ -11,9 +11,11 @@ from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.alias_book import AliasBook
 from tandem.search.indexes.calibrations import Calibrations
+from tandem.search.indexes.generations import Generations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
 from tandem.search.indexes.router import ModelSet, Router
+from tandem.search.indexes.shadow import Shadow
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.adaptive_depth import DepthRules
@@ -92,6 +94,7 @@ def make_orchestrator(
     ]
     book = AliasBook(shards)
     router = Router(book, sets)
+    generations = Generations(book, [each.encoder for each in sets], shards)
     ingester = Ingester(
         router,
         shards,
@@ -108,6 +111,7 @@ def make_orchestrator(
         survey=IndexSurvey(shards),
         index_list=IndexList(shards, book),
         stored_items=StoredItems(shards, shard_map),
+        shadow=Shadow(router, generations),
     )
 
 

@@ -54,6 +54,16 @@ NEIGHBOUR_STOPS = Counter(
     "Why orders by neighbours ended, of searches that asked for one.",
     ["stop"],
 )
+SHADOW_SEARCHES = Counter(
+    "tandem_orchestrator_shadow_searches_total",
+    "Searches repeated in the generation before, for an hour after a promotion, by what that gave.",
+    ["outcome"],
+)
+SHADOW_OVERLAP = Histogram(
+    "tandem_orchestrator_shadow_overlap_ratio",
+    "Share of the returned items that both generations have.",
+    buckets=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.9999, 1.0),
+)
 BREAKER_STATE = Gauge(
     "tandem_orchestrator_breaker_state",
     "State of the circuit breaker: 0 closed, 1 probing, 2 open.",

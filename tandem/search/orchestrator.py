@@ -24,6 +24,7 @@ from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
 from tandem.search.indexes.router import ModelSet, Query, Route, Router
+from tandem.search.indexes.shadow import Shadow
 from tandem.search.metrics import note_generation
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
@@ -49,13 +50,21 @@ class Orchestrator:
     survey: IndexSurvey
     index_list: IndexList
     stored_items: StoredItems
+    shadow: Shadow
 
     async def search(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the answer, as `Searcher.search` does."""
+        timeout_seconds = deadline.left()
+
+        async def answered(models: ModelSet, own: SearchQuery) -> SearchResult:
+            return await models.searcher.search(own, deadline)
+
+        def offer(route: Route, outcome: SearchResult | TandemError) -> None:
+            if route.index_id == route.record.serving:
+                self.shadow.offer(route.record, query, outcome, timeout_seconds)
+
         async with self.index_list.naming(query.index_id):
-            return await self._routed(
-                query, deadline, lambda models, own: models.searcher.search(own, deadline)
-            )
+            return await self._routed(query, deadline, answered, offer)
 
     async def page(self, query: PageQuery, deadline: Deadline) -> SearchResult:
         """Returns another page of an earlier answer, as `Searcher.page` does."""
@@ -234,13 +243,22 @@ class Orchestrator:
         query: Query,
         deadline: Deadline,
         call: Callable[[ModelSet, Query], Awaitable[Answer]],
+        offer: Callable[[Route, Answer | TandemError], None] = lambda *_: None,
     ) -> Answer:
-        """Calls the models of the query's generation; again, if it is another one's by now."""
+        """Calls the models of the query's generation; again, if it is another one's by now.
+
+        `offer` gets the answer, or the error, of the generation.
+        """
         route = await self.router.query_route(query, deadline)
         try:
-            answer = await call(route.models, route.own(query))
-        except (ModelMismatch, IndexNotFound) as error:
-            route = await self.router.again(error, route, deadline)
-            answer = await call(route.models, route.own(query))
+            try:
+                answer = await call(route.models, route.own(query))
+            except (ModelMismatch, IndexNotFound) as error:
+                route = await self.router.again(error, route, deadline)
+                answer = await call(route.models, route.own(query))
+        except TandemError as error:
+            offer(route, error)
+            raise
         note_generation(route.record, route.index_id)
+        offer(route, answer)
         return answer

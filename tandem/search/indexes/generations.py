@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tandem.contract.deadline import Deadline
-from tandem.contract.generation_ids import alias_of, generation_id
+from tandem.contract.generation_ids import alias_of, generation_id, named_generation
 from tandem.contract.identifiers import check_index_id
 from tandem.errors import (
     DeadlineExceeded,
@@ -106,7 +106,7 @@ class Generations:
         wanted = None
         while wanted is None:
             record = await self._fresh(alias, deadline)
-            target = index_id if kind == DROP else other_generation(record)
+            target = named_generation(index_id) if kind == DROP else other_generation(record)
             _check(record, kind, target)
             wanted = Wanted(kind, target, why, caller, time.time())
             try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tandem.contract.deadline import Deadline
-from tandem.contract.generation_ids import alias_of
+from tandem.contract.generation_ids import alias_of, named_generation
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.search.documents import DocumentQuery
 from tandem.contract.search.query import SearchQuery
@@ -97,7 +97,7 @@ class Router:
         if record.switch_count < switch_count:
             await self.book.refresh(deadline)
             record = self.book.record(alias)
-        chosen = record.serving if index_id == alias else index_id
+        chosen = record.serving if index_id == alias else named_generation(index_id)
         fingerprint = self._learned.get(chosen) or record.fingerprint_of(chosen)
         models = self.sets[0]
         if fingerprint:

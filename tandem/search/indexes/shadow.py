@@ -1,0 +1,154 @@
+"""Repeats a share of searches in the generation before a promotion, and says if that was better."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, replace
+
+from tandem.chassis.telemetry.log import get_logger
+from tandem.contract.deadline import Deadline
+from tandem.contract.generation_ids import generation_number
+from tandem.contract.search.answer import SearchResult
+from tandem.contract.search.query import SearchQuery
+from tandem.errors import TandemError
+from tandem.search.indexes.generations import Generations
+from tandem.search.indexes.kept_generations import ROLL_BACK
+from tandem.search.indexes.router import Router
+from tandem.search.metrics import SHADOW_OVERLAP, SHADOW_SEARCHES
+from tandem.stages.aliases import AliasRecord
+
+log = get_logger()
+
+SHADOW_SECONDS = 3_600.0
+"""After a promotion."""
+_SHARE = 0.01
+_SLOWER = 2.0
+# With few searches, one in so long is repeated all the same.
+_LONGEST_PAUSE_SECONDS = 5.0
+# Of each of three tests after each search of an hour. A generation with all searches against it
+# is out after 19 of them; one that is equal, in one hour of 2,000 (simulated).
+_SIGNIFICANCE = 1e-4
+
+_ROLLBACK_SECONDS = 60.0
+
+Outcome = SearchResult | TandemError
+
+
+@dataclass(slots=True)
+class SignTest:
+    """Counts the pairs that speak against the serving generation, and those for it."""
+
+    against: int = 0
+    favour: int = 0
+
+    def note(self, *, is_against: bool, is_favour: bool) -> None:
+        """Counts a pair; one that is neither says nothing."""
+        self.against += is_against
+        self.favour += is_favour
+
+    @property
+    def p_value(self) -> float:
+        """Returns at least how probable this is where neither is worse (Hoeffding's bound)."""
+        count = self.against + self.favour
+        surplus = self.against - count / 2
+        return math.exp(-2 * surplus**2 / count) if surplus > 0 else 1.0
+
+
+class ShadowVerdict:
+    """Compares answers of the serving generation with those of the one before."""
+
+    def __init__(self) -> None:
+        self._tests = {name: SignTest() for name in ("failed", "empty", "slow")}
+        self.pair_count = 0
+
+    def note(self, live: Outcome, shadow: Outcome) -> str:
+        """Counts a pair; returns why the generation is worse, or nothing."""
+        self.pair_count += 1
+        failed, empty, slow = self._tests.values()
+        has_failed = isinstance(live, TandemError), isinstance(shadow, TandemError)
+        failed.note(
+            is_against=has_failed[0] > has_failed[1], is_favour=has_failed[0] < has_failed[1]
+        )
+        if not isinstance(live, TandemError) and not isinstance(shadow, TandemError):
+            are_empty = not live.items, not shadow.items
+            empty.note(
+                is_against=are_empty[0] > are_empty[1], is_favour=are_empty[0] < are_empty[1]
+            )
+            is_slower = _seconds(live) > _SLOWER * _seconds(shadow)
+            slow.note(is_against=is_slower, is_favour=not is_slower)
+        for name, test in self._tests.items():
+            if test.p_value < _SIGNIFICANCE:
+                return (
+                    f"{name}: {test.against} of {test.against + test.favour} searches against the "
+                    f"generation before, p = {test.p_value:.1g}"
+                )
+        return ""
+
+
+class Shadow:
+    """Compares a sample of one orchestrator's searches for an hour after each promotion."""
+
+    def __init__(self, router: Router, generations: Generations) -> None:
+        self._router, self._generations = router, generations
+        self._verdicts: dict[tuple[str, float], ShadowVerdict] = {}
+        self._running: asyncio.Task[None] | None = None
+        self._begin_time = 0.0
+
+    def offer(
+        self, record: AliasRecord, query: SearchQuery, live: Outcome, timeout_seconds: float
+    ) -> None:
+        """Repeats a search by chance, out of its caller's way and in its time; one at a time."""
+        is_due = record.previous and time.time() < record.promoted_time + SHADOW_SECONDS
+        if not is_due or record.rolled_back_why:
+            return
+        now = time.monotonic()
+        is_free = self._running is None or self._running.done()
+        is_chosen = random.random() < _SHARE or now > self._begin_time + _LONGEST_PAUSE_SECONDS
+        if is_free and is_chosen:
+            self._begin_time = now
+            comparing = self._compare(record, query, live, Deadline.after(timeout_seconds))
+            self._running = asyncio.create_task(comparing, context=Context())
+
+    async def _compare(
+        self, record: AliasRecord, query: SearchQuery, live: Outcome, deadline: Deadline
+    ) -> None:
+        # No token: the caller's own write may be on its way to the generation before.
+        repeated = replace(
+            query,
+            index_id=f"{record.alias}@{generation_number(record.previous)}",
+            consistency_tokens=(),
+            content_included=False,
+            attributes_included=False,
+        )
+        shadow: Outcome
+        try:
+            route = await self._router.query_route(repeated, deadline)
+            shadow = await route.models.searcher.search(route.own(repeated), deadline)
+        except TandemError as error:
+            shadow = error.kept()
+        verdict = self._verdicts.setdefault((record.alias, record.promoted_time), ShadowVerdict())
+        SHADOW_SEARCHES.labels("failed" if isinstance(shadow, TandemError) else "answered").inc()
+        if isinstance(live, SearchResult) and isinstance(shadow, SearchResult):
+            SHADOW_OVERLAP.observe(_overlap(live, shadow))
+        if why := verdict.note(live, shadow):
+            log.error("generation rolled back", index_id=record.serving, why=why)
+            # Another orchestrator may have been faster, or an operator.
+            with suppress(TandemError):
+                in_time = Deadline.after(_ROLLBACK_SECONDS)
+                await self._generations.ask(ROLL_BACK, record.alias, why, "shadow", in_time)
+
+
+def _seconds(result: SearchResult) -> float:
+    return result.seconds.total - result.seconds.fetch
+
+
+def _overlap(live: SearchResult, shadow: SearchResult) -> float:
+    """Returns the share of the items that both answers have."""
+    ids = {each.item_id for each in live.items}, {each.item_id for each in shadow.items}
+    longest = max(map(len, ids))
+    return len(ids[0] & ids[1]) / longest if longest else 1.0

@@ -1,0 +1,95 @@
+"""What a shadow search says about the generation that serves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tandem.contract.search.answer import NO_SECONDS, Coverage, FoundItem, SearchResult
+from tandem.errors import ModelUnavailable, TandemError
+from tandem.search.indexes import shadow
+from tandem.search.indexes.kept_generations import ROLL_BACK
+from tandem.search.indexes.shadow import ShadowVerdict
+from tandem.stages.item_write import Upsert
+from tests.support.item_store.made_items import image_item, text_item
+from tests.support.orchestrator_svc.generations import in_time, query_of, two_generations
+
+COVERAGE = Coverage(1, 1, 10, 10, {})
+
+
+def answer(seconds: float = 0.1, count: int = 3) -> SearchResult:
+    items = tuple(FoundItem(f"{n}", 0.5, None, None, n + 1, n + 1, None) for n in range(count))
+    return SearchResult(items, "model", replace(NO_SECONDS, total=seconds), COVERAGE)
+
+
+FAILED = ModelUnavailable(model="next", why="it is away")
+
+
+@pytest.mark.parametrize(
+    ("live", "before", "name"),
+    [
+        (answer(0.3), answer(), "slow"),
+        (answer(count=0), answer(), "empty"),
+        (FAILED, answer(), "failed"),
+        (answer(), answer(), ""),
+        (answer(0.19), answer(), ""),
+        (answer(), answer(0.3), ""),
+        (answer(count=0), answer(count=0), ""),
+        (FAILED, FAILED, ""),
+    ],
+)
+def test_a_generation_is_worse_after_few_searches_or_never(
+    live: SearchResult | TandemError, before: SearchResult | TandemError, name: str
+) -> None:
+    verdict = ShadowVerdict()
+    whys = [verdict.note(live, before) for _ in range(200)]
+    assert [why.partition(":")[0] for why in whys[18:19]] == [name]
+    assert not any(whys[:18])
+
+
+def test_equal_generations_of_noisy_times_are_kept_for_an_hour() -> None:
+    """3,600 searches, of which each is over twice as slow as its pair by chance, 3 of 10 times."""
+    kept = 0
+    for seed in range(20):
+        noise = random.Random(seed)
+        verdict = ShadowVerdict()
+        pairs = ((noise.lognormvariate(0, 1), noise.lognormvariate(0, 1)) for _ in range(3_600))
+        kept += not any(verdict.note(answer(live), answer(before)) for live, before in pairs)
+    assert kept == 20
+
+
+@pytest.mark.parametrize("is_due", [True, False])
+async def test_an_alias_whose_searches_find_nothing_is_rolled_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_due: bool
+) -> None:
+    """After 19 of all searches, each repeated; once the hour is over, never."""
+    monkeypatch.setattr(shadow, "_SHARE", 1.0)
+    async with two_generations(tmp_path) as (shards, orchestrator):
+        for shard in shards:
+            await shard.write(Upsert("photos", "model-a", [text_item("a")]), in_time())
+            beside = Upsert("photos@2", "model-b", [image_item("a")], term=1)
+            await shard.write(beside, in_time())
+        book = orchestrator.router.book
+        promoted = replace(
+            book.record("photos"),
+            serving="photos@2",
+            previous="photos",
+            promoted_time=time.time() - (0.0 if is_due else shadow.SHADOW_SECONDS + 1),
+        )
+        await book.put(promoted, in_time())
+        for _ in range(25):
+            assert not (await orchestrator.search(query_of(), in_time())).items
+            if (running := orchestrator.shadow._running) is not None:
+                await asyncio.wait([running], timeout=0.5)  # it waits for the keeper at last
+        wanted = book.record("photos").wanted
+        if is_due:
+            assert wanted
+            assert (wanted.kind, wanted.index_id, wanted.caller) == (ROLL_BACK, "photos", "shadow")
+            assert wanted.why.startswith("empty: 19 of 19 searches")
+        else:
+            assert wanted is None
