@@ -51,9 +51,11 @@ from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.alias_book import AliasBook
 from tandem.search.indexes.calibrations import Calibrations
+from tandem.search.indexes.generations import Generations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
 from tandem.search.indexes.router import ModelSet, Router
+from tandem.search.indexes.shadow import Shadow
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.adaptive_depth import DepthRules
@@ -646,6 +648,7 @@ def _door(
         survey=IndexSurvey(shards),
         index_list=IndexList(shards, behind.router.book),
         stored_items=StoredItems(shards, behind.shard_map),
+        shadow=Shadow(behind.router, Generations(behind.router.book, [], shards)),
     )
     deadline, budget = CallDeadline(timeout_seconds, 60.0), ContentBudget()
     servicer = SearchServicer(orchestrator, deadline, budget)
