@@ -91,6 +91,8 @@ CASES = [
     ["evaluate", "--queries", "{}", "--index", "a", "--address", NOWHERE],
     ["evaluate", "--gate", "{}", "--address", NOWHERE],
     ["index", "compare", "a", "b", "--queries", "{}", "--address", NOWHERE],
+    ["calibrate", "--queries", "{}", "--address", NOWHERE],
+    ["calibrate", "--corpus", "scenes", "--count", "4", "--index", "{}", "--address", NOWHERE],
     ["compare", "a={}"],
     ["golden", "start", "new", "--captions", "{}", "--address", NOWHERE],
     ["golden", "start", "new", "--queries", "file", "--system", "{}", "--address", NOWHERE],
