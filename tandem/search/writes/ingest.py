@@ -128,7 +128,9 @@ class Ingester:
                 return
             stored.update(part.items)
             assert part.route is not None, "it was encoded"
-            switches[batch.index_id] = part.route.record.switch_count
+            count = part.route.record.switch_count
+            # A shard that stored its part before the switch may answer last.
+            switches[batch.index_id] = max(count, switches.get(batch.index_id, 0))
             for number in items:
                 outcomes[number] = part.outcomes[number]
 
