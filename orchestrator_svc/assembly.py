@@ -9,6 +9,7 @@ import grpc
 
 from orchestrator_svc.call_deadline import CallDeadline
 from orchestrator_svc.content_servicer import ContentServicer
+from orchestrator_svc.generation_servicer import GenerationServicer
 from orchestrator_svc.model_servicer import SearchModelServicer
 from orchestrator_svc.servicer import SearchServicer
 from orchestrator_svc.settings import OrchestratorSettings
@@ -21,14 +22,21 @@ from tandem.remote.startup import Check, check_serving
 from tandem.search.assembly import NEXT, Stages, guarded_stages
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.orchestrator import Orchestrator
-from tandem.v1 import content_service_pb2, model_service_pb2, search_service_pb2
+from tandem.v1 import (
+    content_service_pb2,
+    generation_service_pb2,
+    model_service_pb2,
+    search_service_pb2,
+)
 from tandem.v1.content_service_pb2_grpc import add_ContentServiceServicer_to_server
+from tandem.v1.generation_service_pb2_grpc import add_GenerationServiceServicer_to_server
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tandem.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 
 SERVICE_NAMES = (
     search_service_pb2.DESCRIPTOR.services_by_name["SearchService"].full_name,
     content_service_pb2.DESCRIPTOR.services_by_name["ContentService"].full_name,
+    generation_service_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,
     model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
 )
 
@@ -40,16 +48,18 @@ class Servicers:
     search: SearchServicer
     model: SearchModelServicer
     content: ContentServicer
+    generation: GenerationServicer
 
     def register(self, server: grpc.aio.Server) -> None:
         """Adds them to a server, which serves SERVICE_NAMES then."""
         add_SearchServiceServicer_to_server(self.search, server)
         add_ContentServiceServicer_to_server(self.content, server)
         add_ModelServiceServicer_to_server(self.model, server)
+        add_GenerationServiceServicer_to_server(self.generation, server)
 
     def switch(self, orchestrator: Orchestrator) -> None:
         """Has new calls answered by the orchestrator; calls in flight end on the one before."""
-        for servicer in (self.search, self.model, self.content):
+        for servicer in (self.search, self.model, self.content, self.generation):
             servicer.orchestrator = orchestrator
 
 
@@ -128,4 +138,5 @@ def make_servicers(settings: OrchestratorSettings, orchestrator: Orchestrator) -
         SearchServicer(orchestrator, deadline, content_budget),
         SearchModelServicer(orchestrator, deadline),
         ContentServicer(orchestrator, deadline, content_budget),
+        GenerationServicer(orchestrator, deadline),
     )

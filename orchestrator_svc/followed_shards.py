@@ -100,7 +100,10 @@ class FollowedShards:
                 next_stages=fresh.next_stages,
             )
         )
+        await before.keeper.close()
         await before.router.book.close()
+        if settings.generations_kept:
+            servicers.search.orchestrator.keeper.begin()
         for shard in old.stages.shards:
             shard.is_left = True
         log.info("shards switched", version=moved.version, shard_count=len(fresh.stages.shards))

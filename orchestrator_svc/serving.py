@@ -42,10 +42,13 @@ async def serve_searches(
         await dependencies.check()
         with suppress(TandemError):  # The first call that names an index tries it again.
             await orchestrator.router.book.begin(Deadline.after(settings.default_timeout_seconds))
+        if settings.generations_kept:
+            orchestrator.keeper.begin()
         if settings.shard_map_file:
             followed.begin(servicers)
 
     async def close() -> None:
+        await servicers.search.orchestrator.keeper.close()
         await servicers.search.orchestrator.router.book.close()
         await followed.close()
 

@@ -29,7 +29,22 @@ _MODELS: Final[Mapping[str, Row]] = {
     "remove": ("models.models:remove", "Delete our model's files."),
 }
 _INDEX: Final[Mapping[str, Row]] = {
-    "list": ("index.index_state:list_indexes", "List the indexes that there are, and their items."),
+    "list": (
+        "index.index_state:list_indexes",
+        "List the indexes that there are, their items, and how far each generation is.",
+    ),
+    "create": (
+        "index.generations:create",
+        "Begin a generation of the second model, filled while the first serves.",
+    ),
+    "promote": (
+        "index.promote:promote",
+        "Have the other generation serve, once it has every item.",
+    ),
+    "rollback": (
+        "index.generations:roll_back",
+        "Have the generation serve again that did before the last promotion.",
+    ),
     "show": ("index.index_state:show", "Show an index: items, index types, live recall."),
     "drop": ("index.remove:drop", "Delete an index with all its items, permanently."),
     "remove": ("index.remove:drop", ""),

@@ -97,6 +97,16 @@ _METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
             "BackUpShard",
             "FenceWrites",
         )
+    }
+    | {
+        f"GenerationService/{method}": _SMALL
+        for method in (
+            "CreateGeneration",
+            "ListGenerations",
+            "PromoteGeneration",
+            "RollBackGeneration",
+            "DropGeneration",
+        )
     },
     AccessRule.INTERNAL: {
         "EncoderService/EncodeContents": _whole(1_000, contents=MAX_CONTENT_COUNT),

@@ -14,6 +14,7 @@ from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.indexes.generations import Generations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.indexes.keeper import Keeper
 from tandem.search.indexes.router import ModelSet, Router
 from tandem.search.indexes.shadow import Shadow
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
@@ -92,9 +93,9 @@ def make_orchestrator(
         for each in (stages, next_stages)
         if each is not None
     ]
-    book = AliasBook(shards)
+    book, encoders = AliasBook(shards), [each.encoder for each in sets]
     router = Router(book, sets)
-    generations = Generations(book, [each.encoder for each in sets], shards)
+    generations = Generations(book, encoders, shards)
     ingester = Ingester(
         router,
         shards,
@@ -112,6 +113,14 @@ def make_orchestrator(
         index_list=IndexList(shards, book),
         stored_items=StoredItems(shards, shard_map),
         shadow=Shadow(router, generations),
+        generations=generations,
+        keeper=Keeper(
+            book,
+            encoders,
+            shards,
+            settings.reembed_share,
+            settings.ingest_encode_batch_count,
+        ),
     )
 
 

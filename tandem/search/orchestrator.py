@@ -21,8 +21,10 @@ from tandem.errors import IndexNotFound, ModelMismatch, TandemError
 from tandem.search.calls.fan_out import fan_out
 from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.calibrations import Calibrations
+from tandem.search.indexes.generations import Generations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.indexes.keeper import Keeper
 from tandem.search.indexes.router import ModelSet, Query, Route, Router
 from tandem.search.indexes.shadow import Shadow
 from tandem.search.metrics import note_generation
@@ -51,6 +53,9 @@ class Orchestrator:
     index_list: IndexList
     stored_items: StoredItems
     shadow: Shadow
+    generations: Generations
+    keeper: Keeper
+    """Does nothing until it begins."""
 
     async def search(self, query: SearchQuery, deadline: Deadline) -> SearchResult:
         """Returns the answer, as `Searcher.search` does."""

@@ -89,3 +89,14 @@ class SearchSettings:
         "batches of all streams encoded at once; others wait, and their time starts later",
         default=2,
     )
+    generations_kept: bool = setting(
+        "whether this orchestrator follows generations that no other one follows; requests are "
+        "taken either way",
+        default=True,
+    )
+    reembed_share: float = setting(
+        "largest share of the time, over 0 to 1, that filling a generation works; slower searches "
+        "reduce it",
+        default=0.3,
+        within=SHARE_OVER_0,
+    )

@@ -50,7 +50,7 @@ class Lease(_Kept):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted(_Kept):
+class WantedChange(_Kept):
     """Holds what an operator asked for, until a keeper has carried it out."""
 
     kind: str
@@ -89,7 +89,7 @@ class AliasRecord(_Kept):
     switch_count: int = 0
     """How often another generation began to serve; `AliasBook.put` counts."""
     lease: Lease = field(default_factory=Lease)
-    wanted: Wanted | None = None
+    wanted: WantedChange | None = None
     outcome: WantedOutcome | None = None
     promoted_time: float = 0.0
     rolled_back_why: str = ""
@@ -141,7 +141,7 @@ class AliasRecord(_Kept):
 _PARTS: Mapping[str, type[_Kept]] = {
     "generations": Generation,
     "lease": Lease,
-    "wanted": Wanted,
+    "wanted": WantedChange,
     "outcome": WantedOutcome,
 }
 

@@ -1,6 +1,8 @@
 """`tandem index`, `shard` and `remove`.
 
 index, index_state  an index, of shards and of the orchestrator
+generations         `tandem index create` and `rollback`
+promote             `tandem index promote`
 attach              `tandem attach`
 shard               the store of a shard
 remove              `tandem remove` and `index drop`

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tandem.cli.index.generations import listed_generations, print_generations
 from tandem.cli.options import ADDRESS
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, plain, with_json
@@ -26,15 +27,16 @@ _KEYWORDS = {
 
 @with_json
 def list_indexes(address: ADDRESS = "127.0.0.1:7400") -> None:
-    """List the indexes that there are, and their items."""
+    """List the indexes that there are, their items, and how far each generation is."""
     with Client(address, access=Access.from_environment()) as client:
         listing = client.list_indexes()
-    answer(plain(listing))
+    aliases = listed_generations(address)
     rows = [["index", "images", "texts", "model"]]
     for each in listing.indexes:
         counts = (f"{each.image_count:,}", f"{each.text_count:,}")
         rows.append([each.index_id, *counts, each.model_fingerprint[:12]])
     out.rows(rows, left=[0])
+    answer(plain(listing) | {"aliases": print_generations(aliases)})
     if not listing.indexes:
         errors.print("there is no index yet: store items with tandem ingest")
     _warn(listing.missing_shards)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tandem.cli.index.generations import drop_generation
 from tandem.cli.options import ADDRESS
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
@@ -45,10 +46,19 @@ def drop(
     yes: Annotated[bool, "do not ask"] = False,
     address: ADDRESS = "127.0.0.1:7400",
 ) -> None:
-    """Delete an index with all its items, permanently."""
-    check_index_id(index_id)
+    """Delete an index with all its items, permanently.
+
+    NAME@2 deletes a generation that does not serve, NAME@1 the first.
+    """
+    if not (is_generation := "@" in index_id):
+        check_index_id(index_id)
     if not yes:
         typer.confirm(f"Remove index {index_id} with all its items?", abort=True)
+    if is_generation:
+        drop_generation(index_id, address)
+        answer({"index_id": index_id})
+        out.print(f"{index_id}: gone")
+        return
     with Client(address, _TIMEOUT_SECONDS, access=Access.from_environment()) as client:
         removed_count = drop_index(client, index_id)
     answer({"index_id": index_id, "removed_count": removed_count})

@@ -24,7 +24,7 @@ from tandem.errors import (
     StoreFull,
     TandemError,
 )
-from tandem.search.indexes.pace import Pace
+from tandem.search.indexes.pace import ReembedPace
 from tandem.stages.encoding import EncodedBatch, Encoder
 from tandem.stages.item_write import Committed, Delete, Upsert
 from tandem.stages.items import FetchedItem, FetchedItems, ItemRecord, ItemsQuery
@@ -103,7 +103,7 @@ class Follower:
         encoder: Encoder,
         fingerprint: str,
         term: int,
-        pace: Pace,
+        pace: ReembedPace,
     ) -> None:
         """Takes the encoder of the target's model, which must have the fingerprint."""
         self._shard, self._source_id, self._target_id = shard, source_id, target_id

@@ -13,7 +13,6 @@ from tandem.contract.identifiers import check_index_id
 from tandem.errors import (
     DeadlineExceeded,
     GenerationRefused,
-    IndexIdInvalid,
     NoteChanged,
     TandemError,
 )
@@ -27,7 +26,8 @@ from tandem.search.indexes.kept_generations import (
     followed_generation,
     other_generation,
 )
-from tandem.stages.aliases import AliasRecord, Generation, Wanted
+from tandem.search.indexes.router import check_alias
+from tandem.stages.aliases import AliasRecord, Generation, WantedChange
 from tandem.stages.encoding import Encoder
 from tandem.stages.notes import WRITER_PREFIX, WriterRule
 from tandem.stages.shard import Shard
@@ -108,14 +108,14 @@ class Generations:
             record = await self._fresh(alias, deadline)
             target = named_generation(index_id) if kind == DROP else other_generation(record)
             _check(record, kind, target)
-            wanted = Wanted(kind, target, why, caller, time.time())
+            wanted = WantedChange(kind, target, why, caller, time.time())
             try:
                 await self._book.put(replace(record, wanted=wanted), deadline)
             except NoteChanged:  # by a heartbeat
                 wanted = None
         return await self._outcome(alias, wanted, deadline)
 
-    async def _outcome(self, alias: str, wanted: Wanted, deadline: Deadline) -> str:
+    async def _outcome(self, alias: str, wanted: WantedChange, deadline: Deadline) -> str:
         while deadline.left() > 2 * _POLL_SECONDS:
             await asyncio.sleep(_POLL_SECONDS)
             await self._book.refresh(deadline)
@@ -175,13 +175,7 @@ class Generations:
         """Returns the record as shard 0 has it now; raises shard 0's error."""
         await self._book.begin(deadline)
         await self._book.refresh(deadline)
-        return self._book.record(_check_alias(alias))
-
-
-def _check_alias(alias: str) -> str:
-    if alias_of(check_index_id(alias)) != alias:
-        raise IndexIdInvalid(index_id=alias)
-    return alias
+        return self._book.record(check_alias(alias))
 
 
 def _check(record: AliasRecord, kind: str, target: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from tandem.search.indexes.kept_generations import (
     followed_generation,
     other_generation,
 )
-from tandem.search.indexes.pace import Pace
+from tandem.search.indexes.pace import ReembedPace
 from tandem.stages.aliases import AliasRecord, Lease
 from tandem.stages.encoding import Encoder
 from tandem.stages.shard import Shard
@@ -47,7 +48,7 @@ class Keeper:
         share: float,
         encode_count: int,
     ) -> None:
-        """Takes the encoders of all models, and what Pace takes, for each alias."""
+        """Takes the encoders of all models, and what ReembedPace takes, for each alias."""
         self._book, self._encoders, self._shards = book, encoders, shards
         self._share, self._encode_count = share, encode_count
         self._name = secrets.token_hex(8)
@@ -68,6 +69,8 @@ class Keeper:
 
     async def _run(self) -> None:
         while True:
+            with suppress(TandemError):
+                await self._book.begin(Deadline.after(_CALL_SECONDS))
             for record in self._book.records():
                 task = self._keeping.get(record.alias)
                 if (task is None or task.done()) and self._may_take(record):
@@ -96,7 +99,7 @@ class Keeper:
                 encoder = await self._encoder_of(record.fingerprint_of(followed), deadline)
             lease = Lease(self._name, record.lease.term + 1)
             record = await self._book.put(replace(record, lease=lease), deadline)
-            pace = Pace(self._share, self._encode_count)
+            pace = ReembedPace(self._share, self._encode_count)
             await KeptGenerations(self._book, self._shards, record, encoder, pace).keep()
         except (LeaseLost, NoteChanged, WriterRefused):
             log.info("alias is kept by another process", alias=record.alias)

@@ -23,8 +23,8 @@ from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.indexes import metrics
 from tandem.search.indexes.alias_book import AliasBook
 from tandem.search.indexes.follower import Follower
-from tandem.search.indexes.pace import Pace
-from tandem.stages.aliases import AliasRecord, Wanted, WantedOutcome
+from tandem.search.indexes.pace import ReembedPace
+from tandem.stages.aliases import AliasRecord, WantedChange, WantedOutcome
 from tandem.stages.encoding import Encoder
 from tandem.stages.notes import SetWriter
 from tandem.stages.shard import Shard
@@ -78,7 +78,7 @@ class KeptGenerations:
         shards: Sequence[Shard],
         record: AliasRecord,
         encoder: Encoder | None,
-        pace: Pace,
+        pace: ReembedPace,
     ) -> None:
         """Takes the record with this process's lease, and the followed generation's encoder."""
         self._book, self._shards = book, shards
@@ -121,7 +121,7 @@ class KeptGenerations:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _until_wanted(self) -> Wanted | None:
+    async def _until_wanted(self) -> WantedChange | None:
         """Returns what is wanted; None where other generations are to be followed."""
         while True:
             record = self._record()
@@ -162,7 +162,7 @@ class KeptGenerations:
                 await asyncio.sleep(_UNKNOWN_SECONDS)
                 await self._book.refresh(_soon())
 
-    async def _carry_out(self, wanted: Wanted) -> None:
+    async def _carry_out(self, wanted: WantedChange) -> None:
         try:
             if wanted.index_id != self._other or not self._other:
                 raise GenerationRefused(why=f"{wanted.index_id} is not the one that does not serve")
@@ -178,7 +178,7 @@ class KeptGenerations:
             ended = _ended(wanted, error.message, is_refused=True)
             await self._put(ended, lambda record: record.wanted != wanted)
 
-    async def _drop(self, wanted: Wanted) -> None:
+    async def _drop(self, wanted: WantedChange) -> None:
         """Deletes the generation on all shards, and forgets it; its number is not given again."""
         await self._set_writers(self._other, is_open=False)
         for shard in self._shards:
@@ -195,7 +195,7 @@ class KeptGenerations:
         await self._put(without, lambda record: not record.has(self._other))
         log.info("generation dropped", index_id=self._other, caller=wanted.caller)
 
-    async def _promote(self, wanted: Wanted) -> None:
+    async def _promote(self, wanted: WantedChange) -> None:
         """Has the other generation serve, with all items; raises GenerationRefused."""
         began_time, why = time.monotonic(), ""
         self._check_ready()
@@ -226,7 +226,7 @@ class KeptGenerations:
         is_near = all(each.lag < 1_000 for each in self._followers)
         return is_near and time.monotonic() < began_time + _SHORT_SECONDS
 
-    async def _fence(self, wanted: Wanted) -> str:
+    async def _fence(self, wanted: WantedChange) -> str:
         """Closes the serving generation, and opens the other; returns why it did not.
 
         Both are closed for so short a time that callers' writes wait for it.
@@ -287,7 +287,7 @@ class KeptGenerations:
         found = await fan_out(*map(close, self._shards, self._followers))
         return next(filter(None, found), "")
 
-    def _switched(self, wanted: Wanted) -> Callable[[AliasRecord], AliasRecord]:
+    def _switched(self, wanted: WantedChange) -> Callable[[AliasRecord], AliasRecord]:
         ended = _ended(wanted, f"{self._other} serves")
         is_promotion = wanted.kind == PROMOTE
 
@@ -314,7 +314,7 @@ class KeptGenerations:
 
 
 def _ended(
-    wanted: Wanted, text: str, *, is_refused: bool = False
+    wanted: WantedChange, text: str, *, is_refused: bool = False
 ) -> Callable[[AliasRecord], AliasRecord]:
     outcome = WantedOutcome(text, time.time(), wanted.asked_time, is_refused)
     return lambda record: replace(record, wanted=None, outcome=outcome)

@@ -17,7 +17,7 @@ Counts = Mapping[float, float]
 """How many searches took at most so many seconds, since the process began."""
 
 
-class Pace:
+class ReembedPace:
     """Says how long a re-embedding rests after it worked.
 
     It works a share of the time. Every 2 s that had 20 searches or more it looks at their p95: the

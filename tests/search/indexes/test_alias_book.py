@@ -13,7 +13,7 @@ import pytest
 from tandem.contract.deadline import Deadline
 from tandem.errors import InternalFault, NoteChanged, ServiceUnavailable, ShardsMissing
 from tandem.search.indexes.alias_book import AliasBook
-from tandem.stages.aliases import AliasRecord, Generation, Lease, Wanted, WantedOutcome
+from tandem.stages.aliases import AliasRecord, Generation, Lease, WantedChange, WantedOutcome
 from tandem.stages.notes import Note, PutNote
 from tests.support.orchestrator_svc.local_shards import local_shards, until
 
@@ -24,7 +24,7 @@ RECORD = AliasRecord(
     next_number=3,
     previous="photos",
     lease=Lease("host/1", 2, 3),
-    wanted=Wanted("promote", "photos@2", why="new", caller="me", asked_time=3.0),
+    wanted=WantedChange("promote", "photos@2", why="new", caller="me", asked_time=3.0),
     outcome=WantedOutcome("done", 4.0),
 )
 

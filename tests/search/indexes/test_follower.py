@@ -14,7 +14,7 @@ from tandem.contract.deadline import Deadline
 from tandem.errors import WriterRefused
 from tandem.local.shard.local_shard import LocalShard
 from tandem.search.indexes.follower import Follower
-from tandem.search.indexes.pace import Pace
+from tandem.search.indexes.pace import ReembedPace
 from tandem.stages.item_write import Delete
 from tandem.stages.notes import SetWriter
 from tandem.stages.shard import Shard
@@ -31,7 +31,7 @@ FIRST, SECOND = NumberEncoder("model-a", 4), NumberEncoder("model-b", 8)
 
 def follower(shard: Shard, term: int, source: str = "a", target: str = "a@2") -> Follower:
     model = SECOND if target == "a@2" else FIRST
-    return Follower(shard, source, target, model, model.fingerprint, term, Pace(1.0, 2))
+    return Follower(shard, source, target, model, model.fingerprint, term, ReembedPace(1.0, 2))
 
 
 async def until(is_so: Callable[[], bool]) -> None:

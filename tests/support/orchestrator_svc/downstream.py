@@ -54,6 +54,7 @@ from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.indexes.generations import Generations
 from tandem.search.indexes.index_list import IndexList
 from tandem.search.indexes.index_survey import IndexSurvey
+from tandem.search.indexes.keeper import Keeper
 from tandem.search.indexes.router import ModelSet, Router
 from tandem.search.indexes.shadow import Shadow
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
@@ -638,7 +639,8 @@ async def door_address(behind: Stack, guard: Guard | None = None) -> AsyncIterat
 def _door(
     behind: Stack, timeout_seconds: float, pending_batch_count: int
 ) -> Callable[[grpc.aio.Server], None]:
-    shards = behind.stages.shards
+    shards, encoders = behind.stages.shards, [behind.stages.encoder]
+    generations = Generations(behind.router.book, encoders, shards)
     orchestrator = Orchestrator(
         router=behind.router,
         ingest_stream=IngestStream(
@@ -648,7 +650,9 @@ def _door(
         survey=IndexSurvey(shards),
         index_list=IndexList(shards, behind.router.book),
         stored_items=StoredItems(shards, behind.shard_map),
-        shadow=Shadow(behind.router, Generations(behind.router.book, [], shards)),
+        generations=generations,
+        shadow=Shadow(behind.router, generations),
+        keeper=Keeper(behind.router.book, encoders, shards, 1.0, 1),
     )
     deadline, budget = CallDeadline(timeout_seconds, 60.0), ContentBudget()
     servicer = SearchServicer(orchestrator, deadline, budget)
