@@ -236,9 +236,14 @@ async def test_two_followers_read_the_same_changes(shard: Shard) -> None:
     assert middle is not None
     behind = [*middle[:3]]
     second = await changed(shard, behind[-1].sequence, 2**62)
+    end = (await shard.changes(0, 1, soon())).sequence
 
     assert first == [expected, expected]
     assert [*names(behind), *second] == [*expected, (INDEX, "0")]
+    assert (await shard.changes(end, 1, soon())).sequence == end
+    last = (await shard.changes(end - 1, 1, soon())).changes
+    assert last is not None
+    assert [(each.sequence, each.item_id) for each in last] == [(end, "0")]
 
 
 def names(changes: Iterable[object]) -> list[tuple[str, str]]:

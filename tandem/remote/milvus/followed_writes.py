@@ -49,10 +49,14 @@ class FollowedWrites:
         self._folder = f"{folder}/notes"
         self._turns = asyncio.Lock()
         self._listed: Sequence[int] = ()
+        self._listed_until = -1
 
     async def seen(self, collection: IndexCollection) -> Consistency:
         """Returns what sees this process's writes, and all whose notes a follower has."""
-        return self._connection.as_written(collection.name, (await self._state.read()).read)
+        state, until = await self._state.read(), self._listed_until
+        # Where no other process listed later ones, no later time needs to be waited for.
+        known = max([state.begin, *self._listed[-1:]]) if state.read == until else state.read
+        return self._connection.as_written(collection.name, known)
 
     async def check(self, write: Upsert | Delete | None, deadline: Deadline) -> int:
         """Returns the revision of the rule that allows the write; None stands for a drop.
@@ -125,7 +129,7 @@ class FollowedWrites:
     async def page(self, after: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns the notes after a number, whole, and forgets older ones; notes from now on.
 
-        After 0 it returns none, and says only what time it is.
+        After 0 it returns none, and says only where they end, or what time it is.
         """
         return await self._in_turn(self._page(after, max_count, deadline))
 
@@ -151,7 +155,10 @@ class FollowedWrites:
             await self._state.change(lambda old: replace(old, begin=now, read=now))
             # A write that left no note has ended by now, and the copy sees it.
             now = await self._connection.timestamp(deadline)
+            await self._state.change(lambda old: replace(old, begin=now))
             await self._list(now, now)
+        elif is_followed and not after:
+            now = max([state.begin, *await self._numbers()])
         found = [each for each in self._listed if each > after] if is_kept else []
         notes = await self._objects.get(map(self._key, found[:max_count]))
         changes: list[ItemChange] = []
@@ -172,7 +179,7 @@ class FollowedWrites:
         """Lists all notes until now, and forgets those that no follower needs any longer."""
         await self._state.change(lambda old: replace(old, read=max(old.read, now)))
         numbers = await self._numbers()
-        self._listed = [each for each in numbers if each <= now]
+        self._listed, self._listed_until = [each for each in numbers if each <= now], now
         if old_numbers := [each for each in numbers if each <= min(after, now - _BEHIND)]:
             # First, so that a follower which needs one of them learns that it is gone.
             begin = old_numbers[-1]
