@@ -136,6 +136,8 @@ def _tell_verdict(verdict: Verdict, path: str) -> None:
         out.print(f"{path} is sound: {verdict.item_count:,} items at change {verdict.sequence:,}")
         if verdict.has_writer:
             out.print("a process is writing to it, so LMDB's list of free pages was not checked")
+        if count := verdict.unnamed_content_count:
+            out.print(f"{count:,} contents belong to no item and take room: ingest them again")
         return
     faults = (*verdict.damage, *verdict.corrupt_items)[:_SHOWN_FAULT_COUNT]
     for fault in faults:

@@ -2,6 +2,7 @@
 
 item_store     `ItemStore`: reads, scans, and `apply`, which commits writes in one transaction
 item_record    the bytes of one item
+item_contents  contents, stored once for all generations of an alias
 change_log, request_log   what changed in which order; answers to repeated requests
 checksum       the CRC before every value
 files, environment        the databases, and the LMDB environment under them

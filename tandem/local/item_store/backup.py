@@ -37,6 +37,7 @@ from tandem.local.item_store.change_set import apply_changes, has_changes_since,
 from tandem.local.item_store.check import CheckDepth, Show
 from tandem.local.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES
 from tandem.local.item_store.files import StoreFiles
+from tandem.local.item_store.item_contents import ItemContents
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.restored_store import restoring
 from tandem.local.item_store.verdict import Verdict, verify_in_child
@@ -258,6 +259,8 @@ def _assembled(url: str, target: Path, show: Show | None) -> tuple[BackupManifes
                     apply_changes(files, _read_part(folder, part))
                 except lmdb.Error as error:  # a full disk, for one
                     raise OSError(f"the changes of {url} could not be applied: {error}") from error
+            with files.env.write() as txn:
+                ItemContents(files).remove_unnamed(txn)
     return manifest, verify_in_child(target, show=show)
 
 

@@ -2,7 +2,8 @@
 
 A change set is a sequence of entries in pieces of bytes. An entry puts a value, or removes: an item
 or answer with that key, everything before that key in the two databases whose keys are numbers, or
-all of `meta`, which is small and always complete. Values keep their checksums.
+all of `meta`, which is small and always complete. Values keep their checksums. Contents that no
+record names any more are removed after the last piece.
 """
 
 import json
@@ -13,13 +14,14 @@ from typing import Any
 import lmdb
 
 from tandem.errors import ItemCorrupt
-from tandem.local.item_store.change_log import cursor_change, first_sequence
+from tandem.local.item_store.change_log import Change, cursor_change, first_sequence
 from tandem.local.item_store.checksum import ChecksumMismatch, unseal
 from tandem.local.item_store.files import StoreFiles
+from tandem.local.item_store.item_contents import ItemContents, content_prefix, is_stored_by
 from tandem.local.item_store.item_record import RecordView, item_key
 from tandem.local.item_store.refused import StoreRefused
 
-_NAMES = ("meta", "log", "items", "request_order", "requests")
+_NAMES = ("meta", "log", "items", "request_order", "requests", "contents")
 # Number of the database, lengths of key and value; -1 removes.
 _HEADER = struct.Struct("<BIi")
 
@@ -92,6 +94,7 @@ def _entries(files: StoreFiles, txn: lmdb.Transaction, sequence: int) -> Iterato
                 or RecordView(change.item_id, key, record).sequence == change.sequence
             ):
                 yield "items", key, record
+            yield from _content_entries(files, txn, change)
             found = cursor.next()
     with txn.cursor(files.request_order) as cursor:
         if cursor.first():
@@ -106,6 +109,19 @@ def _entries(files: StoreFiles, txn: lmdb.Transaction, sequence: int) -> Iterato
             yield "request_order", bytes(cursor.key()), cursor.value()
             yield "requests", request_id, answer
             found = cursor.prev()
+
+
+def _content_entries(files: StoreFiles, txn: lmdb.Transaction, change: Change) -> Iterator[_Entry]:
+    """Yields the contents that the change stored, or that were moved out of the item's records."""
+    contents = ItemContents(files)
+    for key in contents.keys(txn, content_prefix(change.index_id, change.item_id)):
+        value = txn.get(key, b"", db=files.contents)
+        if is_stored_by(change.sequence, value):
+            unseal(key, value)
+            yield "contents", key, value
+            for other, record in contents.records_naming(txn, key):
+                if other != item_key(change.index_id, change.item_id):
+                    yield "items", other, record
 
 
 def _remove_before(

@@ -61,6 +61,8 @@ class Verdict:
     """Faults of single items, at most a hundred; the other items are usable."""
     corrupt_item_count: int = 0
     item_count: int = 0
+    unnamed_content_count: int = 0
+    """Contents that no item has any more; they only take room."""
     sequence: int = 0
     has_writer: bool = False
     """A process was writing, so LMDB's free list was not checked."""
@@ -107,12 +109,6 @@ def check_store(path: Path, depth: CheckDepth, show: Show) -> Verdict:
                 is_backup=is_backup,
             )
             stack.enter_context(closing(files))
-            used_bytes, file_bytes = files.env.used_bytes(), (path / DATA_NAME).stat().st_size
-            if used_bytes > file_bytes:
-                verdict.damage.append(
-                    f"{DATA_NAME} has {file_bytes:,} bytes, but {used_bytes:,} are in use"
-                )
-                return verdict
             files.env.walk_pages()
             _check_keys(files, verdict)
             if depth is CheckDepth.VALUES:
@@ -147,7 +143,8 @@ def _check_keys(files: StoreFiles, verdict: Verdict) -> None:
             files.get_meta(txn, key)
         verdict.sequence = int(files.get_meta(txn, "sequence") or 0)
         verdict.item_count = txn.stat(files.items)["entries"]
-        for name, database in (("items", files.items), ("log", files.log)):
+        for name in ("items", "log", *(("contents",) if files.contents else ())):
+            database = getattr(files, name)
             counted = lost_count = 0
             with txn.cursor(database) as lookup:
                 for found_key in txn.cursor(database).iternext(values=False):
@@ -174,6 +171,8 @@ def _check_keys(files: StoreFiles, verdict: Verdict) -> None:
 def _check_values(files: StoreFiles, verdict: Verdict, show: Show) -> None:
     # One transaction for both passes, or a write between them would look like a fault. It keeps
     # freed pages from being reused, which is acceptable in a process that ends.
+    from tandem.local.item_store.item_contents import ItemContents
+
     with files.env.read() as txn:
         total = verdict.item_count + txn.stat(files.log)["entries"]
         index_ids = {key.removeprefix("index/") for key in files.meta_keys(txn, "index/")}
@@ -183,6 +182,10 @@ def _check_values(files: StoreFiles, verdict: Verdict, show: Show) -> None:
                 show(done, total)
         _check_changes(files, txn, verdict, lambda done: show(verdict.item_count + done, total))
         _check_requests(files, txn, verdict)
+        if files.contents:
+            contents = ItemContents(files)
+            unnamed = (not contents.records_naming(txn, key) for key in contents.keys(txn))
+            verdict.unnamed_content_count = sum(unnamed)
         show(total, total)
 
 
@@ -195,11 +198,11 @@ def _check_item(
     verdict: Verdict,
 ) -> None:
     # Here, because records need numpy, whose import takes a third of a check of keys alone.
-    from tandem.local.item_store.item_record import RecordView
+    from tandem.local.item_store.item_contents import StoredRecord
 
     index_id, _, item_id = key.decode(errors="replace").partition("\0")
     try:
-        record = RecordView(item_id, key, value)
+        record = StoredRecord(files, txn, key, value).view_whole()
         record.attributes()
         logged = read_change(txn, files.log, record.sequence)
     except (ItemCorrupt, ValueError) as error:
@@ -278,7 +281,7 @@ def _shown(key: bytes) -> str:
 def _main(path: str, depth: str, memory_bytes: str) -> None:
     if depth == CheckDepth.VALUES:
         # Before the limit, or a lack of memory for numpy would look like damage.
-        importlib.import_module("tandem.local.item_store.item_record")
+        importlib.import_module("tandem.local.item_store.item_contents")
     # The map counts as address space, though not as memory, and a reader may remap it at twice the
     # size while a process writes.
     limit = int(memory_bytes) + 3 * (Path(path) / DATA_NAME).stat().st_size

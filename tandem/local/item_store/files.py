@@ -22,19 +22,21 @@ from tandem.local.item_store.writer_lock import WriterLock
 from tandem.platform.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from tandem.platform.files.whole_file import sync
 
-SCHEMA_VERSION = 2
-"""Version 1 has only records of version 1, no request ids and no store id."""
+SCHEMA_VERSION = 3
+"""Version 1 has only records of version 1, no request ids and no store id; 2 has no contents apart.
+"""
 
 RESTORING_NAME = "restoring"
 """The folder inside a store's where a restore prepares the files that it then renames."""
 
 _LOCK_NAME = "lock.mdb"
 _MAKING_NAME = "making"
+INDEX_PREFIX = "index/"
 _SCHEMA_KEY = "schema"
 _STORE_ID_KEY = "store_id"
 _DATABASES_1 = ("items", "log", "meta")
-_DATABASES_2 = ("requests", "request_order")
-_DATABASES = (*_DATABASES_1, *_DATABASES_2)
+_LATER_DATABASES = {"requests": 2, "request_order": 2, "contents": 3}
+_DATABASES = (*_DATABASES_1, *_LATER_DATABASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class StoreFiles:
     meta: Any
     requests: Any
     request_order: Any
+    contents: Any = None
+    """None in a reader of an earlier schema."""
     identity: ShardIdentity
     schema_version: int
     store_id: str
@@ -156,8 +160,8 @@ class StoreFiles:
         with env.begin() as txn:
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
             self.store_id = self.get_meta(txn, _STORE_ID_KEY) or ""
-        if self.schema_version >= 2:
-            self._open_databases(env, _DATABASES_2, None)
+        later = [name for name, since in _LATER_DATABASES.items() if self.schema_version >= since]
+        self._open_databases(env, later, None)
 
     def _upgrade_databases(self, env: lmdb.Environment) -> None:
         # One transaction, so that no reader and no crash sees a store without its schema.
@@ -166,11 +170,13 @@ class StoreFiles:
             # damaged would come up empty.
             self._open_databases(env, _DATABASES_1, txn)
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
-            self._open_databases(env, _DATABASES_2, txn, create=self.schema_version < 2)
+            for name, since in _LATER_DATABASES.items():
+                self._open_databases(env, [name], txn, create=self.schema_version < since)
             if self.schema_version < SCHEMA_VERSION:
-                # Records of version 1 stay: each record has its own version.
+                # Records of earlier versions stay: each record has its own version.
                 for key, value in _new_notes(self.identity).items():
-                    self.put_meta(txn, key, value)
+                    if key == _SCHEMA_KEY or self.schema_version < 2:
+                        self.put_meta(txn, key, value)
                 self.schema_version = SCHEMA_VERSION
             self.store_id = str(self.get_meta(txn, _STORE_ID_KEY))
         with env.begin():  # takes a reader's slot, which raises LockError if it cannot

@@ -5,13 +5,14 @@
 The header says how to read the rest: modality, token shape, and the change-log sequence number of
 the write. A reader takes only the part it needs, so that a rerank does not copy pictures.
 
-Records of version 1 are still read: instead of attributes they have JSON with what their header
-lacks.
+Records of version 3 name a content that is stored apart (item_contents.py) by its digest. Those of
+version 2 hold it: a small one, or one that an earlier release stored. Those of version 1, which are
+still read, have JSON with what their header lacks instead of attributes.
 """
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,9 @@ from tandem.local.item_store.checksum import (
 from tandem.stages.items import ItemRecord
 
 _MAGIC = b"TDMI"
-_RECORD_VERSION = 2
+_RECORD_VERSION = 3
+_HOLDING_VERSION = 2
+DIGEST_BYTES = 16
 _PREFIX = struct.Struct("<4sH")
 # Magic, version, kind of the content, dimensions of the tokens, sequence, the two dimensions (the
 # second is 0 for token ids), then the lengths of attributes, embedding, tokens and content, in
@@ -53,15 +56,19 @@ _KINDS: tuple[type[Content], ...] = (TextContent, ImageContent, RegionContent)
 # json.loads guesses the encoding of bytes and skips blanks first, which takes longer than parsing.
 _parse_json = json.JSONDecoder().raw_decode
 
+ReadContent = Callable[[bytes], memoryview]
+"""Returns the content of a digest; raises ItemCorrupt where it is missing or damaged."""
+
 
 def item_key(index_id: str, item_id: str) -> bytes:
     """Returns the item's key; neither id has a NUL, so keys of different items differ."""
     return f"{index_id}\0{item_id}".encode()
 
 
-def pack_item(key: bytes, item: ItemRecord, sequence: int) -> bytes:
-    """Returns the value to store under the key."""
-    return _packed(key, item, sequence, content_bytes(item.content))
+def pack_item(key: bytes, item: ItemRecord, sequence: int, digest: bytes = b"") -> bytes:
+    """Returns the value to store under the key; with a digest, it names the content by that."""
+    version = _RECORD_VERSION if digest else _HOLDING_VERSION
+    return _packed(key, item, sequence, digest or content_bytes(item.content), version)
 
 
 def pack_apart(key: bytes, item: ItemRecord, sequence: int) -> tuple[bytes, bytes]:
@@ -72,7 +79,9 @@ def pack_apart(key: bytes, item: ItemRecord, sequence: int) -> tuple[bytes, byte
     return _packed(key, item, sequence, b""), seal(key, content_bytes(item.content))
 
 
-def _packed(key: bytes, item: ItemRecord, sequence: int, content: bytes) -> bytes:
+def _packed(
+    key: bytes, item: ItemRecord, sequence: int, content: bytes, version: int = _HOLDING_VERSION
+) -> bytes:
     match item.encoding.tokens:
         case TextTokens(ids):
             tokens = np.ascontiguousarray(ids, dtype="<i4")
@@ -87,7 +96,7 @@ def _packed(key: bytes, item: ItemRecord, sequence: int, content: bytes) -> byte
     )
     header = _HEADER.pack(
         _MAGIC,
-        _RECORD_VERSION,
+        version,
         _KINDS.index(type(item.content)),
         tokens.ndim,
         sequence,
@@ -96,6 +105,12 @@ def _packed(key: bytes, item: ItemRecord, sequence: int, content: bytes) -> byte
         *map(len, parts),
     )
     return seal(key, b"".join((header, *parts)))
+
+
+def named_digest(value: bytes | memoryview) -> bytes:
+    """Returns the digest that a record names; empty if it holds its content. Verifies nothing."""
+    start = bytes(value[CHECKSUM_BYTES : CHECKSUM_BYTES + _PREFIX.size])
+    return bytes(value[-DIGEST_BYTES:]) if start == _PREFIX.pack(_MAGIC, _RECORD_VERSION) else b""
 
 
 def attributes_json(attributes: Attributes) -> bytes:
@@ -113,7 +128,7 @@ def item_version(item_id: str, key: bytes, value: bytes | memoryview) -> int:
     """
     try:
         start = _HEADER.unpack_from(value, CHECKSUM_BYTES)
-        if start[:2] == (_MAGIC, _RECORD_VERSION):
+        if start[0] == _MAGIC and start[1] in (_HOLDING_VERSION, _RECORD_VERSION):
             return _version(start[4], value)
     except (ChecksumMismatch, struct.error) as error:
         raise ItemCorrupt(item_id=item_id, why=str(error)) from error
@@ -132,13 +147,22 @@ class RecordView:
     version: int
     """Equals `item_version()`."""
 
-    def __init__(self, item_id: str, key: bytes, value: bytes | memoryview) -> None:
-        """Verifies the value; raises ItemCorrupt if it is not what was written under the key."""
+    def __init__(
+        self,
+        item_id: str,
+        key: bytes,
+        value: bytes | memoryview,
+        read_content: ReadContent | None = None,
+    ) -> None:
+        """Verifies the value; raises ItemCorrupt if it is not what was written under the key.
+
+        A content that is apart is read by `read_content`, where it is needed.
+        """
         self.item_id, self._key = item_id, key
         try:
             payload = unseal(key, value)
             magic, version = _PREFIX.unpack_from(payload)
-            if magic != _MAGIC or version not in (1, _RECORD_VERSION):
+            if magic != _MAGIC or not 1 <= version <= _RECORD_VERSION:
                 raise ItemCorrupt(item_id=item_id, why=f"no record of version {_RECORD_VERSION}")
             lengths = self._read_header_1(payload) if version == 1 else self._read_header(payload)
         except (ChecksumMismatch, struct.error) as error:
@@ -154,6 +178,7 @@ class RecordView:
         self._embedding = payload[start : (start := start + embedding)]
         self._tokens = payload[start : (start := start + tokens)]
         self._content = payload[start:]
+        self._read_content = read_content if version == _RECORD_VERSION else None
 
     def _read_header(self, payload: memoryview) -> Sequence[int]:
         _, _, kind, rank, self.sequence, rows, width, *lengths = _HEADER.unpack_from(payload)
@@ -202,12 +227,19 @@ class RecordView:
 
     def text(self) -> str:
         """Returns the content of a text; empty for a picture, whose content is not copied."""
-        return str(self._content, "utf-8") if self._kind is TextContent else ""
+        return str(self.stored_content(), "utf-8") if self._kind is TextContent else ""
+
+    def stored_content(self) -> memoryview:
+        """Returns a view of the content, verified; raises ItemCorrupt."""
+        if self._read_content is not None:
+            self._content = self._read_content(bytes(self._content))
+            self._read_content = None
+        return self._content
 
     def content(self, apart: bytes | None = None) -> Content:
         """Returns the content as it was ingested; `apart` is its value from `pack_apart`."""
         try:
-            content = bytes(self._content if apart is None else unseal(self._key, apart))
+            content = bytes(self.stored_content() if apart is None else unseal(self._key, apart))
         except ChecksumMismatch as error:
             raise ItemCorrupt(item_id=self.item_id, why=f"its content: {error}") from error
         if self._kind is RegionContent:

@@ -1,8 +1,9 @@
 """Stores one shard's items, their change log and each index's model: the source of truth.
 
-Five databases in one LMDB environment, every value under a CRC:
+Six databases in one LMDB environment, every value under a CRC:
 
     items          index_id NUL item_id  -> one record (item_record.py)
+    contents       alias NUL item_id NUL digest -> a content that records name (item_contents.py)
     log            sequence, big-endian  -> JSON [operation, index_id, item_id], the newest million;
                                             without item_id where an index was dropped
     meta           "schema"              -> schema version, and which shard of how many this is
@@ -28,7 +29,7 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from tandem.contract.content import Modality
+from tandem.contract.content import Modality, content_bytes
 from tandem.contract.filtering.attributes import Attributes
 from tandem.errors import (
     IndexNotFound,
@@ -46,8 +47,14 @@ from tandem.local.item_store.change_log import (
     read_changes,
 )
 from tandem.local.item_store.environment import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
-from tandem.local.item_store.files import ShardIdentity, StoreFiles
-from tandem.local.item_store.item_record import RecordView, item_key, item_version, pack_item
+from tandem.local.item_store.files import (
+    INDEX_PREFIX,
+    SCHEMA_VERSION,
+    ShardIdentity,
+    StoreFiles,
+)
+from tandem.local.item_store.item_contents import ItemContents, StoredRecord, content_prefix
+from tandem.local.item_store.item_record import item_key, pack_item
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT, RequestLog
 from tandem.local.item_store.verdict import CheckDepth, verify_in_child
@@ -62,18 +69,18 @@ DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
 """Raised by reads and writes where the disk fails, or LMDB no longer trusts its state."""
 
 _SEQUENCE_KEY = "sequence"
-_INDEX_PREFIX = "index/"
 _NOTE_PREFIX = "note/"
 _SCAN_COUNT = 512
 # Checksums of so much take about ten milliseconds: as long as a transaction may stay open.
 _SCAN_BYTES = 16 << 20
-# A delete of 256 scattered items rewrites at most some 800 pages of 4 KiB, merged ones included.
-_RESERVE_BYTES = 4 << 20
+_MOVED_BYTES = 512 << 10
+# A delete of 256 scattered items rewrites at most some 800 pages of 4 KiB, merged ones included,
+# and as many again of their contents.
+_RESERVE_BYTES = 8 << 20
 _PAGEFUL = bytes(4000)
 
 _T = TypeVar("_T")
-_Parse = Callable[[str, bytes, bytes | memoryview], _T]
-"""Makes something of an item's id, its key and its record."""
+_Parse = Callable[[StoredRecord], _T]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +105,7 @@ class ItemStore:
         self._kept_log_count = kept_log_count
         self._requests = RequestLog(files, kept_request_count)
         self._fence = WriteFence(files)
+        self._contents = ItemContents(files)
 
     @classmethod
     def open(
@@ -115,7 +123,7 @@ class ItemStore:
         """Opens the shard's store; without readonly, creates it or upgrades an older schema.
 
         At most once per path in a process. Raises StoreRefused as StoreFiles does; with readonly,
-        ServiceUnavailable while there is no store yet.
+        ServiceUnavailable while there is no store yet, or one of an older schema.
         """
         files = StoreFiles(
             path,
@@ -124,6 +132,10 @@ class ItemStore:
             map_bytes=map_bytes,
             allow_any_file_system=allow_any_file_system,
         )
+        if files.schema_version < SCHEMA_VERSION:  # Records may name contents any moment.
+            files.close()
+            why = f"its item store at {path} is of an older release: index_svc upgrades it"
+            raise ServiceUnavailable(service="index", why=why)
         return cls(files, kept_log_count, kept_request_count)
 
     @property
@@ -143,7 +155,7 @@ class ItemStore:
         """Returns the ids of this shard's indexes, sorted."""
         with self.env.read() as txn:
             return [
-                key.removeprefix(_INDEX_PREFIX) for key in self._files.meta_keys(txn, _INDEX_PREFIX)
+                key.removeprefix(INDEX_PREFIX) for key in self._files.meta_keys(txn, INDEX_PREFIX)
             ]
 
     def index_info(self, index_id: str) -> IndexInfo:
@@ -161,14 +173,14 @@ class ItemStore:
 
         Raises IndexNotFound, ItemCorrupt.
         """
-        return self._read(index_id, item_ids, _stored_item)
+        return self._read(index_id, item_ids, lambda item: item.view().item())
 
     def read_items_within(
         self, index_id: str, item_ids: Sequence[str], max_bytes: int
     ) -> tuple[list[ItemRecord | None], int]:
         """Reads as read_items() until max_bytes are reached; returns the items and their number.
 
-        Reads at least one item, and counts the bytes of the records. Errors as read_items.
+        Reads at least one item, and counts the bytes of records and contents. Errors as read_items.
         """
         items: list[ItemRecord | None] = []
         left_bytes = max_bytes
@@ -177,11 +189,12 @@ class ItemStore:
             for item_id in item_ids:
                 key = item_key(index_id, item_id)
                 value = txn.get(key, db=self._files.items)
-                byte_count = 0 if value is None else len(value)
-                if items and byte_count > left_bytes:
+                stored = StoredRecord(self._files, txn, key, value or b"")
+                item = None if value is None else stored.view().item()
+                if items and stored.byte_count > left_bytes:
                     break
-                left_bytes -= byte_count
-                items.append(None if value is None else _stored_item(item_id, key, value))
+                left_bytes -= stored.byte_count
+                items.append(item)
         return items, len(items)
 
     def read_stored_tokens(
@@ -191,20 +204,20 @@ class ItemStore:
 
         Raises IndexNotFound, ItemCorrupt.
         """
-        return self._read(index_id, item_ids, _stored_tokens)
+        return self._read(index_id, item_ids, _tokens)
 
     def read_stored_contents(
         self, index_id: str, item_ids: Sequence[str]
     ) -> list[StoredContent | None]:
         """Returns the items' contents with their versions; errors as read_stored_tokens()."""
-        return self._read(index_id, item_ids, _stored_content)
+        return self._read(index_id, item_ids, _content)
 
     def read_versions(self, index_id: str, item_ids: Sequence[str]) -> list[int | None]:
         """Returns the items' versions in the order of the ids, None where an item is missing.
 
         Reads only the first bytes of each record. Raises IndexNotFound, ItemCorrupt.
         """
-        return self._read(index_id, item_ids, item_version)
+        return self._read(index_id, item_ids, StoredRecord.version)
 
     def read_embeddings(
         self, index_id: str, item_ids: Sequence[str]
@@ -213,16 +226,16 @@ class ItemStore:
 
         None where an item is missing, ItemCorrupt in place of a damaged one. Raises IndexNotFound.
         """
-        return self._read(index_id, item_ids, _stored_embedding)
+        return self._read(index_id, item_ids, _embedding)
 
     def scan_embeddings(self, index_id: str) -> Iterator[StoredEmbedding | ItemCorrupt]:
         """Yields the index's items by id, and ItemCorrupt in place of a damaged one."""
-        return self._scan(index_id, _stored_embedding)
+        return self._scan(index_id, _embedding)
 
     def scan_damaged(self, index_id: str) -> Iterator[tuple[str, ItemCorrupt]]:
-        """Yields the ids of items whose records fail their checksum.
+        """Yields the ids of items whose records or contents fail their checksum.
 
-        Reads each record without copying it.
+        Reads each without copying it.
         """
         return filter(None, self._scan(index_id, _damage))
 
@@ -278,6 +291,7 @@ class ItemStore:
         any other fault of the disk: its contents are then unknown, and reopen() must come next.
         """
         try:
+            self._move_contents(writes)
             with self.env.write() as txn:
                 outcomes = [self._apply_one(txn, write) for write in writes]
                 if any(isinstance(write, Upsert) for write in writes):
@@ -291,6 +305,22 @@ class ItemStore:
             if len(writes) == 1:
                 return [StoreFull(why=str(error))]
         return [outcome for write in writes for outcome in self.apply([write])]
+
+    def _move_contents(self, writes: Sequence[ItemWrite]) -> None:
+        """Moves contents of the writes out of records of an earlier release that hold them.
+
+        In transactions of few bytes, because LMDB uses freed pages again after two more.
+        """
+        with self.env.read() as txn:
+            holding = self._contents.holding(txn, writes)
+        while holding:
+            with self.env.write() as txn:
+                left_bytes = _MOVED_BYTES
+                while holding and left_bytes > 0:
+                    key, content = holding.pop()
+                    self._contents.move(txn, key, content)
+                    left_bytes -= len(content)
+                self._check_reserve(txn)
 
     def _check_reserve(self, txn: lmdb.Transaction) -> None:
         """Raises lmdb.MapFullError where the transaction would leave too little room for a delete.
@@ -351,14 +381,21 @@ class ItemStore:
             self._index_info(txn, write.index_id).check(write.fingerprint, [embedding])
         except IndexNotFound:
             made = [write.fingerprint, len(embedding)]
-            self._files.put_meta(txn, _INDEX_PREFIX + write.index_id, made)
+            self._files.put_meta(txn, INDEX_PREFIX + write.index_id, made)
 
     def _upsert(self, txn: lmdb.Transaction, write: Upsert) -> Committed:
         sequence = self._sequence(txn)
         for item in write.items:
             sequence += 1
             key = item_key(write.index_id, item.item_id)
-            txn.put(key, pack_item(key, item, sequence), db=self._files.items)
+            content = content_bytes(item.content)
+            digest = self._contents.put(txn, write.index_id, item.item_id, content, sequence)
+            # LMDB would leave a smaller record in the pages of one from this transaction, and its
+            # verification takes that for damage.
+            txn.delete(key, db=self._files.items)
+            txn.put(key, pack_item(key, item, sequence, digest), db=self._files.items)
+            prefix = content_prefix(write.index_id, item.item_id)
+            self._contents.remove_unnamed(txn, prefix, digest)
             self._log(txn, sequence, "upsert", write.index_id, item.item_id)
         self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
         return Committed(sequence)
@@ -368,6 +405,7 @@ class ItemStore:
         for item_id in write.item_ids:
             if txn.delete(item_key(write.index_id, item_id), db=self._files.items):
                 sequence += 1
+                self._contents.remove_unnamed(txn, content_prefix(write.index_id, item_id))
                 self._log(txn, sequence, "delete", write.index_id, item_id)
         self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
         return Committed(sequence, deleted_count=sequence - before)
@@ -377,7 +415,7 @@ class ItemStore:
         if self._item_ids(txn, write.index_id, 1):
             return Committed(sequence)
         sequence += 1
-        self._files.delete_meta(txn, _INDEX_PREFIX + write.index_id)
+        self._files.delete_meta(txn, INDEX_PREFIX + write.index_id)
         self._log(txn, sequence, "drop", write.index_id, item_id="")
         self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
         return Committed(sequence, is_dropped=True)
@@ -437,9 +475,9 @@ class ItemStore:
             while found and (key := bytes(cursor.key())).startswith(prefix):
                 if len(batch) == _SCAN_COUNT or left_bytes <= 0:
                     return batch, key
-                value = cursor.value()
-                left_bytes -= len(value)
-                batch.append(parse(key.removeprefix(prefix).decode(), key, value))
+                item = StoredRecord(self._files, txn, key, cursor.value())
+                batch.append(parse(item))
+                left_bytes -= item.byte_count
                 found = cursor.next()
         return batch, None
 
@@ -450,11 +488,14 @@ class ItemStore:
             for item_id in item_ids:
                 key = item_key(index_id, item_id)
                 value = txn.get(key, db=self._files.items)
-                parts.append(None if value is None else parse(item_id, key, value))
+                if value is None:
+                    parts.append(None)
+                else:
+                    parts.append(parse(StoredRecord(self._files, txn, key, value)))
             return parts
 
     def _index_info(self, txn: lmdb.Transaction, index_id: str) -> IndexInfo:
-        stored = self._files.get_meta(txn, _INDEX_PREFIX + index_id)
+        stored = self._files.get_meta(txn, INDEX_PREFIX + index_id)
         if stored is None:
             raise IndexNotFound(index_id=index_id)
         return IndexInfo(*stored)
@@ -463,35 +504,29 @@ class ItemStore:
         return int(self._files.get_meta(txn, _SEQUENCE_KEY) or 0)
 
 
-def _stored_item(item_id: str, key: bytes, value: bytes | memoryview) -> ItemRecord:
-    return RecordView(item_id, key, value).item()
+def _tokens(item: StoredRecord) -> StoredTokens:
+    view = item.view()
+    return StoredTokens(view.tokens(), view.version)
 
 
-def _stored_tokens(item_id: str, key: bytes, value: bytes | memoryview) -> StoredTokens:
-    record = RecordView(item_id, key, value)
-    return StoredTokens(record.tokens(), record.version)
+def _content(item: StoredRecord) -> StoredContent:
+    view = item.view()
+    return StoredContent(view.content(), view.version)
 
 
-def _stored_content(item_id: str, key: bytes, value: bytes | memoryview) -> StoredContent:
-    record = RecordView(item_id, key, value)
-    return StoredContent(record.content(), record.version)
-
-
-def _stored_embedding(
-    item_id: str, key: bytes, value: bytes | memoryview
-) -> StoredEmbedding | ItemCorrupt:
+def _embedding(item: StoredRecord) -> StoredEmbedding | ItemCorrupt:
     try:
-        record = RecordView(item_id, key, value)
+        view = item.view_whole()
     except ItemCorrupt as error:
         return error
     return StoredEmbedding(
-        item_id, record.modality, record.embedding(), record.attributes(), record.text()
+        item.item_id, view.modality, view.embedding(), view.attributes(), view.text()
     )
 
 
-def _damage(item_id: str, key: bytes, value: bytes | memoryview) -> tuple[str, ItemCorrupt] | None:
+def _damage(item: StoredRecord) -> tuple[str, ItemCorrupt] | None:
     try:
-        RecordView(item_id, key, value)
+        item.view_whole()
     except ItemCorrupt as error:
-        return item_id, error
+        return item.item_id, error
     return None

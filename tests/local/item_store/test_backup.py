@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import lmdb
 import pytest
 
 from tandem.local.item_store import change_set, files
@@ -23,6 +22,7 @@ from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT
 from tandem.platform.files.object_store import ObjectFolder, object_folder
 from tandem.stages.item_write import Delete, Drop, ItemWrite, Upsert
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item
+from tests.support.item_store.stored_values import every_value
 from tests.support.object_store.faulty_s3 import (
     FaultyS3,
     Reply,
@@ -94,7 +94,7 @@ def test_a_restored_store_is_the_one_that_was_backed_up(
     assert (manifest.sequence, dict(manifest.item_counts)) == (61, {"other": 40, "scenes": 19})
     assert len(manifest.data) > 3
     assert manifest.changes == ()
-    assert contents(tmp_path / "new") == contents(path)
+    assert every_value(tmp_path / "new") == every_value(path)
     assert backups_in(place) == [url]
     verdict = verify_backup(url)
     assert (verdict.is_sound, verdict.item_count, verdict.sequence) == (True, 59, 61)
@@ -105,7 +105,7 @@ def test_a_later_backup_brings_only_what_changed(
 ) -> None:
     """Changed, deleted and new items, a dropped index and answers come; both can be restored."""
     first, whole = back_up(place, path, part_bytes=PART_BYTES)
-    before = contents(path)
+    before = every_value(path)
     write(
         path,
         Upsert("scenes", FINGERPRINT, [text_item("t5", 99), text_item("new")], "another"),
@@ -119,9 +119,9 @@ def test_a_later_backup_brings_only_what_changed(
     assert manifest.data == whole.data
     assert 0 < manifest.changed_bytes < 8_000
     restore(second, tmp_path / "second")
-    assert contents(tmp_path / "second") == contents(path)
+    assert every_value(tmp_path / "second") == every_value(path)
     restore(first, tmp_path / "first")
-    assert contents(tmp_path / "first") == before
+    assert every_value(tmp_path / "first") == before
     assert backups_in(place) == [first, second]
 
 
@@ -149,12 +149,12 @@ def test_every_backup_of_a_random_history_is_the_store_of_its_time(
             write(path, draw.choice(choices), kept_log_count=50, kept_request_count=5)
         url, manifest = back_up(place, path, part_bytes=2_000)
         copy_count += not manifest.changes
-        states.append((url, contents(path)))
+        states.append((url, every_value(path)))
 
     assert 1 <= copy_count < 7
     for number, (url, state) in enumerate(states):
         restore(url, tmp_path / f"restored {number}")
-        assert contents(tmp_path / f"restored {number}") == state
+        assert every_value(tmp_path / f"restored {number}") == state
 
 
 def test_a_copy_is_made_again_where_a_part_is_gone(path: Path, s3: FaultyS3) -> None:
@@ -330,7 +330,7 @@ def test_a_killed_backup_leaves_nothing_half(
     assert left.keys() <= s3.objects.keys()
     assert len(s3.objects) == len(set(manifest.data)) + 1
     restore(url, tmp_path / "new")
-    assert contents(tmp_path / "new") == contents(path)
+    assert every_value(tmp_path / "new") == every_value(path)
 
 
 @pytest.mark.parametrize("may_delete", [True, False])
@@ -400,20 +400,6 @@ def write(
 def test_every_database_of_a_store_is_in_a_change_set() -> None:
     """A database that is new has to be packed, or a later backup lacks it."""
     assert set(change_set._NAMES) == set(files._DATABASES)
-
-
-def contents(path: Path) -> dict[str, list[tuple[bytes, bytes]]]:
-    """Returns every key and value of a closed store, except for its store_id."""
-    with lmdb.open(str(path), max_dbs=5, create=False) as env:
-        databases = {
-            name: env.open_db(name.encode(), create=False)
-            for name in ("items", "log", "meta", "requests", "request_order")
-        }
-        with env.begin() as txn:
-            return {
-                name: [each for each in txn.cursor(database) if each[0] != b"store_id"]
-                for name, database in databases.items()
-            }
 
 
 def flipped(data: bytes) -> bytes:

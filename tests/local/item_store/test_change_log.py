@@ -80,7 +80,7 @@ def test_a_gap_in_the_change_log_is_reported(path: Path) -> None:
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)
     store.apply([Upsert("scenes", FINGERPRINT, [text_item(i) for i in "abc"])])
     store.close()
-    with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
+    with lmdb.open(str(path), max_dbs=6) as env, env.begin(write=True) as txn:
         txn.delete((2).to_bytes(8, "big"), db=env.open_db(b"log", txn=txn))
 
     store = ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES)

@@ -104,6 +104,6 @@ def test_only_the_last_request_ids_are_kept(path: Path) -> None:
 
     assert [isinstance(o, Committed) and o.is_repeat for o in outcomes] == [True] * 3 + [False]
     store.close()
-    with lmdb.open(str(path), max_dbs=5) as env, env.begin() as txn:
+    with lmdb.open(str(path), max_dbs=6) as env, env.begin() as txn:
         for name in (b"requests", b"request_order"):
             assert txn.stat(env.open_db(name, txn=txn))["entries"] == 3

@@ -180,7 +180,7 @@ def test_a_backup_of_a_damaged_value_is_not_restored(path: Path, tmp_path: Path)
     ("change", "match"),
     [
         ({"manifest_version": 2}, "version 2, this program reads 1"),
-        ({"schema_version": SCHEMA_VERSION + 1}, "schema version 3, this program reads 2"),
+        ({"schema_version": SCHEMA_VERSION + 1}, "schema version 4, this program reads 3"),
         ({"surprise": 1}, "surprise"),
         ({"item_counts": {"scenes": "5"}}, "item_counts"),
         ({"data_sha256": "0"}, "data_bytes"),

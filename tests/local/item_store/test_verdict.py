@@ -144,7 +144,7 @@ def test_no_damage_is_called_sound_and_read_wrongly(path: Path) -> None:
 
 @pytest.mark.parametrize("name", [b"items", b"meta", b"requests"])
 def test_a_database_that_is_gone_is_damage(path: Path, name: bytes) -> None:
-    with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
+    with lmdb.open(str(path), max_dbs=6) as env, env.begin(write=True) as txn:
         txn.drop(env.open_db(name, txn=txn))
 
     assert "a database is missing" in verify_in_child(path, CheckDepth.WALK).damage[0]
@@ -261,7 +261,7 @@ def test_progress_is_reported(path: Path) -> None:
 
 def remove(path: Path, database: str, key: bytes) -> None:
     """Deletes a key directly in the file."""
-    with lmdb.open(str(path), max_dbs=5) as env, env.begin(write=True) as txn:
+    with lmdb.open(str(path), max_dbs=6) as env, env.begin(write=True) as txn:
         assert txn.delete(key, db=env.open_db(database.encode(), txn=txn))
 
 
