@@ -59,6 +59,11 @@ SHADOW_SEARCHES = Counter(
     "Searches repeated in the generation before, for an hour after a promotion, by what that gave.",
     ["outcome"],
 )
+SHADOW_ROLLBACKS = Counter(
+    "tandem_orchestrator_shadow_rollbacks_total",
+    "Promotions that shadow searches took back, by what was worse.",
+    ["reason"],
+)
 SHADOW_OVERLAP = Histogram(
     "tandem_orchestrator_shadow_overlap_ratio",
     "Share of the returned items that both generations have.",

@@ -19,7 +19,7 @@ from tandem.errors import TandemError
 from tandem.search.indexes.generations import Generations
 from tandem.search.indexes.kept_generations import ROLL_BACK
 from tandem.search.indexes.router import Router
-from tandem.search.metrics import SHADOW_OVERLAP, SHADOW_SEARCHES
+from tandem.search.metrics import SHADOW_OVERLAP, SHADOW_ROLLBACKS, SHADOW_SEARCHES
 from tandem.stages.aliases import AliasRecord
 
 log = get_logger()
@@ -136,6 +136,7 @@ class Shadow:
         if isinstance(live, SearchResult) and isinstance(shadow, SearchResult):
             SHADOW_OVERLAP.observe(_overlap(live, shadow))
         if why := verdict.note(live, shadow):
+            SHADOW_ROLLBACKS.labels(why.partition(":")[0]).inc()
             log.error("generation rolled back", index_id=record.serving, why=why)
             # Another orchestrator may have been faster, or an operator.
             with suppress(TandemError):
