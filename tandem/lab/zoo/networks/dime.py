@@ -84,7 +84,7 @@ class CellLayer(nn.Module):
     def __init__(self, width: int, next_count: int, sharpness: float) -> None:
         super().__init__()
         self.next_count, self.sharpness = next_count, sharpness
-        self.routers = nn.ModuleList(Router(width, next_count) for _ in range(_CELL_COUNT))
+        self.routers = nn.ModuleList(CellRouter(width, next_count) for _ in range(_CELL_COUNT))
         self.guide = nn.Linear(width, width)
         self.attend = FragmentAttention(width)
         self.refine = Refinement(width)
@@ -117,7 +117,7 @@ class CellLayer(nn.Module):
         return (1 + F.normalize(fits, dim=-2)) * fragments
 
 
-class Router(nn.Module):
+class CellRouter(nn.Module):
     """Chooses how open the route to each next cell is, from the mean of the fragments."""
 
     def __init__(self, width: int, next_count: int) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from tandem.lab.zoo.networks.dime import CellLayer, Dime, FragmentAttention, Refinement, Router
+from tandem.lab.zoo.networks.dime import CellLayer, CellRouter, Dime, FragmentAttention, Refinement
 from tests.support.zoo.by_hand import (
     Floats,
     attended,
@@ -57,7 +57,7 @@ def _refined(layer: Refinement, own: list[Floats], context: list[Floats]) -> lis
 
 
 def _route(router: nn.Module, own: list[Floats]) -> Floats:
-    assert isinstance(router, Router)
+    assert isinstance(router, CellRouter)
     return relu(np.tanh(linear(router.route, relu(linear(router.hidden, mean(own))))))
 
 
