@@ -12,29 +12,21 @@ import grpc
 import pytest
 
 from encoder_svc.servicer import EncoderServicer
+from tandem.chassis.calls.channels import open_channel
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.server import make_server
 from tandem.client import AsyncClient
+from tandem.contract.content import TextContent
 from tandem.errors import TandemError
 from tandem.remote.model import ModelServicer
 from tandem.remote.shard import RemoteShard
-from tandem.search.indexes.alias_book import AliasBook
-from tandem.stages.item_write import Upsert
+from tandem.v1 import generation_service_pb2 as pb
 from tandem.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
+from tandem.v1.generation_service_pb2_grpc import GenerationServiceStub
 from tandem.v1.model_service_pb2_grpc import add_ModelServiceServicer_to_server
 from tests.support.faults.supervisor import Supervised
 from tests.support.index_svc.shard_process import ShardProcess, listening_port
-from tests.support.item_store.made_items import text_item
-from tests.support.orchestrator_svc.generations import (
-    MARK,
-    MODELS,
-    SeededEncoder,
-    begin_promotion,
-    end_promotion,
-    in_time,
-    make_generations,
-    stored_ids,
-)
+from tests.support.orchestrator_svc.generations import MODELS, SeededEncoder, stored_ids
 
 PAUSE_SECONDS = 5.0
 
@@ -90,6 +82,13 @@ class Orchestrating(Supervised):
         return AsyncClient(f"127.0.0.1:{port}", timeout_seconds=30.0)
 
 
+def similarity(fingerprint: str, text: str) -> float:
+    """Returns how near the model has a text to the query of this test's searches."""
+    encoder = SeededEncoder(fingerprint)
+    one, other = (encoder.encoding(TextContent(each)).embedding for each in (text, "a cat"))
+    return float(one @ other)
+
+
 class Traffic:
     """Searches and writes through one orchestrator, and reads what it wrote through another."""
 
@@ -97,7 +96,7 @@ class Traffic:
         self.name, self.own, self.other = name, own, other
         self.kept: set[str] = set()
         self.last_token = ""
-        self.marks: list[frozenset[str]] = []
+        self.models: set[str] = set()
         self.failures: list[TandemError] = []
         self.is_over = False
 
@@ -106,17 +105,20 @@ class Traffic:
         number = 0
         while not self.is_over:
             number += 1
-            item_id = f"{self.name}-{number}"
-            items = [(item_id, item_id)]
-            [outcome] = [e async for e in self.own.ingest(items, index_id="photos")]
-            assert outcome.error is None
-            self.kept.add(item_id)
-            self.last_token = outcome.consistency_token
+            await self.store(item_id := f"{self.name}-{number}")
             await self._read_own(item_id)
             await asyncio.sleep(0.02)
 
+    async def store(self, item_id: str) -> None:
+        """Stores an item whose text is its id."""
+        items = [(item_id, item_id)]
+        [outcome] = [each async for each in self.own.ingest(items, index_id="photos")]
+        assert outcome.error is None
+        self.kept.add(item_id)
+        self.last_token = outcome.consistency_token
+
     async def search(self) -> None:
-        """Searches until it is over, and keeps which generations' items each answer has."""
+        """Searches until it is over; the similarities of an answer are all of one model."""
         while not self.is_over:
             try:
                 answer = await self.own.search(
@@ -130,8 +132,10 @@ class Traffic:
             except TandemError as error:
                 self.failures.append(error)
                 continue
-            ids = {each.item_id for each in answer.items if each.item_id.startswith(MARK)}
-            self.marks.append(frozenset(each.split("/")[1] for each in ids))
+            model = answer.model_fingerprint
+            self.models.add(model)
+            for each in answer.items:
+                assert each.similarity == pytest.approx(similarity(model, each.item_id), abs=1e-3)
 
     async def _read_own(self, item_id: str) -> None:
         answer = await self.other.search(
@@ -164,14 +168,6 @@ async def test_an_orchestrator_paused_across_a_switch_mixes_and_loses_nothing(
             channel = await opened.enter_async_context(await process.ready())
             shards.append(RemoteShard(channel, number))
             ports.append(f"127.0.0.1:{process.port}")
-        book = AliasBook(shards)
-        await make_generations(shards, book)
-        opened.push_async_callback(book.close)
-        for number, shard in enumerate(shards):
-            for index_id, model in MODELS.items():
-                mark = text_item(f"{MARK}{number}/{index_id}", number)
-                term = 1 if index_id == "photos@2" else 0
-                await shard.write(Upsert(index_id, model, [mark], term=term), in_time())
         encoders = [await opened.enter_async_context(encoder_address(e)) for e in MODELS.values()]
         clients = []
         for name in ("a", "b"):
@@ -181,16 +177,28 @@ async def test_an_orchestrator_paused_across_a_switch_mixes_and_loses_nothing(
             assert isinstance(process, Orchestrating)
             clients.append(await opened.enter_async_context(await process.client()))
         one, other = Traffic("a", *clients), Traffic("b", *reversed(clients))
-        # The paused one is asked nothing new: its calls in flight are those that it had.
-        tasks = [asyncio.create_task(each()) for each in (one.search, other.search, other.write)]
         own = Traffic("c", clients[0], clients[0])
-        tasks.append(asyncio.create_task(own.write()))
+        await own.store("first")
+        calls = (one.search, other.search, other.write, own.write)
+        tasks = [asyncio.create_task(each()) for each in calls]
+        port = listening_port(processes[2].log())
+        channel = await opened.enter_async_context(open_channel(f"127.0.0.1:{port}"))
+        generations = GenerationServiceStub(channel)
+        await generations.CreateGeneration(pb.CreateGenerationRequest(index_id="photos"))
         await asyncio.sleep(1.0)
 
         processes[3].pause()
-        await begin_promotion(shards, "photos", 2)
-        await end_promotion(shards, book, "photos", 2)
-        await asyncio.sleep(PAUSE_SECONDS)
+        pause = asyncio.create_task(asyncio.sleep(PAUSE_SECONDS))
+        promotion = pb.PromoteGenerationRequest(index_id="photos", ungated_why="a test")
+        while True:
+            try:  # The paused one may have the lease.
+                await generations.PromoteGeneration(promotion, timeout=30.0)
+                break
+            except grpc.aio.AioRpcError as error:
+                if "GENERATION_REFUSED" not in str(error.trailing_metadata()):
+                    raise
+            await asyncio.sleep(0.5)
+        await pause
         processes[3].resume()
         own.other = clients[1]  # At once: what was written meanwhile is seen there.
         await asyncio.sleep(2.0)
@@ -199,10 +207,9 @@ async def test_an_orchestrator_paused_across_a_switch_mixes_and_loses_nothing(
         await asyncio.gather(*tasks)
 
         for traffic in (one, other):
-            assert set(traffic.marks) == {frozenset([index_id]) for index_id in MODELS}
+            assert traffic.models == set(MODELS.values())
         stored = [await stored_ids(each, "photos@2") for each in shards]
-        found = {item_id for ids in stored for item_id in ids if not item_id.startswith(MARK)}
-        assert found == other.kept | own.kept
+        assert {item_id for ids in stored for item_id in ids} == other.kept | own.kept
         assert one.failures == []
         # Of calls that were in flight all the while.
         late = {"DEADLINE_EXCEEDED", "SHARDS_MISSING"}

@@ -30,8 +30,6 @@ from tests.support.orchestrator_svc.downstream import DESCRIPTION
 from tests.support.orchestrator_svc.local_shards import local_shards
 
 MODELS = {"photos": "model-a", "photos@2": "model-b"}
-MARK = "mark-"
-"""Begins the ids of items that are not brought into the other generation."""
 
 
 def in_time() -> Deadline:
@@ -120,11 +118,8 @@ async def end_promotion(shards: Sequence[Any], book: AliasBook, serving: str, te
 
 async def _follow(shard: Any, serving: str, other: str, term: int) -> None:
     encoder = SeededEncoder(MODELS[other])
-    ids, there_are = [
-        [each for each in await stored_ids(shard, index_id) if not each.startswith(MARK)]
-        for index_id in (serving, other)
-    ]
-    if gone := set(there_are) - set(ids):
+    ids = await stored_ids(shard, serving)
+    if gone := set(await stored_ids(shard, other)) - set(ids):
         await shard.write(Delete(other, sorted(gone), term=term), in_time())
     if ids:
         query = ItemsQuery(serving, ids, content_included=True)
