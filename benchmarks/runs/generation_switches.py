@@ -4,7 +4,7 @@
     python -m benchmarks.runs.generation_switches --items 300 --searches 200    # the short form
 
 A whole Tandem on this machine with two small models, two shards and two orchestrators; 16 clients
-search and one writes 50 times a second. Each step lasts until its command ended and so many
+search and one writes up to 50 times a second. Each step lasts until its command ended and so many
 searches were answered. Prints one JSON line with searches, failed ones and p50 and p99 of each
 step, answers with scores of both models, and acknowledged writes that a generation lacks or has in
 another form. Exits 1 if a search failed, an answer was mixed, or a write is lost or stale.
@@ -101,7 +101,8 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
             export_model(save_small(folder / "checkpoint", **changes), repository, Precision.FP32)
         count = kills.SHARD_COUNT
         ports = Ports.free(count, replica_count=2), Ports.free(count)
-        following = opened.enter_context(NextModels(folder / "data", repositories[1], ports[1]))
+        following = NextModels(folder / "data", repositories[1], ports[1])
+        opened.enter_context(following)
         settings = dict(following.variables()) | {"ORCHESTRATOR_MAX_INFLIGHT_COUNT": "64"}
         stack = LocalStack(folder / "data", repositories[0], ports[0], settings=settings)
         opened.enter_context(stack)
