@@ -49,7 +49,6 @@ from tandem.stack.stack import LocalStack, Ports
 ALIAS = "kills"
 SHARD_COUNT = 2
 CLIENT_COUNT = 4
-WRITES_A_SECOND = 20.0
 LOGIT_STEP = 40.0  # Many times the spread of a model's own logits.
 SERVING_SECONDS = 120.0
 SETTLE_SECONDS = 180.0
@@ -84,11 +83,16 @@ class Load:
             self.counts["searches"] += 1
             self.counts["reranked searches"] += bool(logits)
 
-    async def write(self, client: AsyncClient) -> None:
-        """Stores, replaces and removes items until cancelled."""
+    async def write(
+        self, client: AsyncClient, writer: int = 0, pause_seconds: float = 0.05
+    ) -> None:
+        """Stores, replaces and removes items of this writer until cancelled."""
         for number in itertools.count():
-            await asyncio.sleep(1.0 / WRITES_A_SECOND)
-            item_id, text = f"live-{number // 3}", self.texts[(7 * number) % len(self.texts)]
+            await asyncio.sleep(pause_seconds)
+            item_id, text = (
+                f"live-{writer}-{number // 3}",
+                self.texts[(7 * number) % len(self.texts)],
+            )
             # Stored, replaced, and one of four removed.
             is_removal = number % 12 == 2
             try:

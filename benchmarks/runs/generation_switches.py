@@ -35,6 +35,7 @@ from tandem.stack.stack import LocalStack, Ports
 
 CLIENT_COUNT = 16
 WRITES_A_SECOND = 50.0
+WRITER_COUNT = 20
 STEPS: dict[str, list[str]] = {
     "before": [],
     "create": ["create", kills.ALIAS, "--wait"],
@@ -77,7 +78,11 @@ async def measured(address: str, load: TimedLoad, operator: kills.Operator, aske
         ]
         await kills.fill(clients[0], load, asked.items)
         tasks = [asyncio.create_task(load.search(each)) for each in clients[1:]]
-        tasks.append(asyncio.create_task(load.write(clients[0])))
+        # One stream waits for each answer: so many give 50 a second while an answer takes 0.3 s.
+        pause_seconds = WRITER_COUNT / WRITES_A_SECOND - 0.3
+        for writer in range(WRITER_COUNT):
+            writing = load.write(clients[0], writer, pause_seconds)
+            tasks.append(asyncio.create_task(writing))
         for number, (load.step, command) in enumerate(STEPS.items()):
             if command and not await asyncio.to_thread(operator.run, number, *command):
                 raise RuntimeError(f"{load.step} failed: {dict(operator.refusals)}")
@@ -92,7 +97,6 @@ async def measured(address: str, load: TimedLoad, operator: kills.Operator, aske
 def run(asked: argparse.Namespace) -> dict[str, Any]:
     """Returns the whole result."""
     load = TimedLoad([])
-    kills.WRITES_A_SECOND = WRITES_A_SECOND
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         repositories = [folder / "models", folder / "next_models"]

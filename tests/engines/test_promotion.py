@@ -14,8 +14,8 @@ from tandem.contract.content import TextContent
 from tandem.errors import GenerationRefused, IndexNotFound
 from tandem.search.indexes.kept_generations import DROP, PROMOTE, ROLL_BACK
 from tandem.stages.items import ItemsQuery
-from tests.search.indexes.test_keeper import Orchestrating, soon
 from tests.support.engines.shard_kinds import SHARDS
+from tests.support.orchestrator_svc.kept_index import Orchestrating, soon
 
 
 class OverEngine(Orchestrating):
