@@ -59,6 +59,15 @@ class JudgedQuery:
     def relevant_ids(self) -> frozenset[str]:
         return frozenset(item_id for item_id, grade in self.grades.items() if grade > 0)
 
+    @property
+    def direction(self) -> str:
+        kind = {str: "text", StoredItem: "item"}.get(type(self.content), "image")
+        return f"{kind}→{self.target.value}"
+
+    def sent(self) -> str | bytes | StoredItem:
+        """Returns what a search takes; reads a picture."""
+        return self.content if isinstance(self.content, str | StoredItem) else self.content.read()
+
 
 def read_judged_queries(path: Path) -> list[JudgedQuery]:
     """Returns the queries of a folder or a .jsonl file, in their order.

@@ -9,9 +9,9 @@ import typer
 
 from tandem.cli.corpora.corpora import CORPUS_HELP, open_corpus
 from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS, MAX_SEED, with_options
-from tandem.cli.terminal.console import aligned, out
+from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import query_progress
-from tandem.client import Access, Client, Modality
+from tandem.client import Access, Client
 from tandem.corpus.judged_queries import JudgedQuery, read_judged_queries
 from tandem.corpus.left_out import LeftOut
 from tandem.lab.evaluation.calibration.index_calibration import (
@@ -84,8 +84,7 @@ def calibrate(asked: CalibrateIndexOptions) -> None:
                 concurrency=asked.concurrency,
                 on_answer=lambda: show(_STAGE, next(done)),
             )
-        for line in aligned([_HEADS, *map(_cells, measured)], left=[0, 1]):
-            out.print(line)
+        out.rows([_HEADS, *map(_cells, measured)], left=[0, 1])
         if not asked.write:
             out.print(f"index {asked.index} is unchanged; --write has its searches use it")
             return
@@ -96,9 +95,9 @@ def calibrate(asked: CalibrateIndexOptions) -> None:
 def _drawn(queries: list[JudgedQuery], count: int) -> list[JudgedQuery]:
     """Returns at most so many of each direction."""
     shuffled = random.Random(1).sample(queries, len(queries))
-    by_direction: dict[tuple[bool, Modality], list[JudgedQuery]] = {}
+    by_direction: dict[str, list[JudgedQuery]] = {}
     for each in shuffled:
-        by_direction.setdefault((isinstance(each.content, str), each.target), []).append(each)
+        by_direction.setdefault(each.direction, []).append(each)
     return [each for direction in by_direction.values() for each in direction[:count]]
 
 
@@ -113,18 +112,13 @@ def _cells(each: MeasuredScores) -> list[str]:
     found, quality = each.calibration, each.quality
     scaling = found.probability_calibration
     shares = [each.answered_share(rate) for rate in _RATES]
+    errors = (quality.pool_error, quality.returned_error, quality.first_error) if quality else ()
     return [
         f"{found.query_modality.value} to {found.target_modality.value}",
         found.scorer[:12] + (" hybrid" if found.hybrid else ""),
         f"{found.query_count:,}",
         f"{len(found.null_scores):,}",
         f"sigmoid({scaling.scale:.3f} logit {scaling.bias:+.3f})" if scaling else "",
-        *(
-            f"{error:.4f}"
-            for error in (
-                (quality.pool_error, quality.returned_error, quality.first_error) if quality else ()
-            )
-        ),
-        *([] if quality else [""] * 3),
+        *([f"{error:.4f}" for error in errors] or [""] * 3),
         *("too few" if share is None else f"{share:.1%}" for share in shares),
     ]

@@ -8,12 +8,10 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-import grpc
-
 from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.evaluate.served_measure import asked_reports
-from tandem.client import Access, StoredItem
-from tandem.client.calls.refusal import error_of
+from tandem.client import StoredItem
+from tandem.client.calls.refusal import calling
 from tandem.contract.limits import MAX_PAGE_SIZE
 from tandem.corpus.judged_queries import JudgedQuery, read_judged_queries
 from tandem.lab.evaluation.gallery import Direction, EvaluationQuery
@@ -53,9 +51,7 @@ def judged_reports(asked: EvaluateOptions, index_ids: Sequence[str], path: Path)
 def _directions(queries: Iterable[JudgedQuery]) -> list[Direction]:
     by_name: dict[str, list[JudgedQuery]] = {}
     for each in queries:
-        content = each.content
-        kind = {str: "text", StoredItem: "item"}.get(type(content), "image")
-        by_name.setdefault(f"{kind}→{each.target.value}", []).append(each)
+        by_name.setdefault(each.direction, []).append(each)
     return [
         Direction(name, [""] * len(of_one), partial(_asked, of_one))
         for name, of_one in by_name.items()
@@ -64,9 +60,7 @@ def _directions(queries: Iterable[JudgedQuery]) -> list[Direction]:
 
 def _asked(queries: Iterable[JudgedQuery]) -> Iterator[EvaluationQuery]:
     for each in queries:
-        content = each.content
-        query = content if isinstance(content, str | StoredItem) else content.read()
-        yield EvaluationQuery(query, each.target, each.relevant_ids, "", each.grades)
+        yield EvaluationQuery(each.sent(), each.target, each.relevant_ids, "", each.grades)
 
 
 def _digest(queries: Iterable[JudgedQuery]) -> str:
@@ -84,15 +78,11 @@ def _digest(queries: Iterable[JudgedQuery]) -> str:
 def _check_stored(address: str, index_id: str, queries: Iterable[JudgedQuery]) -> None:
     wanted = {item_id for each in queries for item_id in each.relevant_ids}
     wanted |= {each.content.item_id for each in queries if isinstance(each.content, StoredItem)}
-    count, access = len(wanted), Access.from_environment()
+    count = len(wanted)
     request = ListItemsRequest(index_id=index_id, page_size=MAX_PAGE_SIZE)
-    with access.open_channel(address) as channel:
-        stub = ContentServiceStub(channel)
+    with calling(address, ContentServiceStub) as call:
         while wanted:
-            try:
-                page = stub.ListItems(request, timeout=60.0, metadata=access.metadata())
-            except grpc.RpcError as error:
-                raise error_of(error, address) from error
+            page = call("ListItems", request)
             wanted.difference_update(page.item_ids)
             request.page_token = page.next_page_token
             if not page.next_page_token:

@@ -5,15 +5,12 @@ from contextlib import closing
 from functools import lru_cache
 from typing import Annotated
 
-import grpc
-
 from tandem.cli.golden.judge_server import Content, JudgeServer
 from tandem.cli.golden.start import FOLDER
 from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
-from tandem.client.access import Access
-from tandem.client.calls.refusal import error_of
+from tandem.client.calls.refusal import calling
 from tandem.contract.search.query import StoredItem
 from tandem.corpus.judged_queries import MANIFEST_NAME, read_judged_queries
 from tandem.lab.evaluation.golden_set import POOL_NAME, RUNS_NAME, Judgements
@@ -39,15 +36,11 @@ def judge(
     judgements = Judgements(folder)
     queries = {each.query_id: each for each in read_judged_queries(folder)}
     index_id = read_object(folder / MANIFEST_NAME)["index_id"]
-    access = Access.from_environment()
 
     @lru_cache(maxsize=32)
     def item(item_id: str) -> Content:
         request = FetchItemsRequest(index_id=index_id, item_ids=[item_id])
-        try:
-            found = stub.FetchItems(request, timeout=10.0, metadata=access.metadata()).items
-        except grpc.RpcError as error:
-            raise error_of(error, address) from error
+        found = call("FetchItems", request).items
         if not found:
             return None
         kind = found[0].content.WhichOneof("data")
@@ -57,15 +50,12 @@ def judge(
         return content
 
     def query(query_id: str) -> Content:
-        content = queries[query_id].content
-        if isinstance(content, StoredItem):
-            return item(content.item_id)
-        return content if isinstance(content, str) else content.read()
+        content = queries[query_id].sent()
+        return item(content.item_id) if isinstance(content, StoredItem) else content
 
     grades = {each.query_id: dict(each.grades) for each in queries.values()}
     contents: dict[str, Callable[[str], Content]] = {"query": query, "item": item}
-    with closing(judgements), access.open_channel(address) as channel:
-        stub = ContentServiceStub(channel)
+    with closing(judgements), calling(address, ContentServiceStub) as call:
         first = [item_id for ids in pool.values() for item_id in ids][:_CHECKED_COUNT]
         if all(item(each) is None for each in first):
             raise ValueError(

@@ -101,8 +101,9 @@ def answers(
     found, fingerprint = {}, ""
     for number, query in enumerate(queries):
         show(number)
-        asked = query.content
-        content = asked if isinstance(asked, str | StoredItem) else sendable_picture(asked.read())
+        content = query.sent()
+        if isinstance(content, bytes):
+            content = sendable_picture(content)
         try:
             result = client.search(
                 content,

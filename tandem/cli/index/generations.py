@@ -1,20 +1,16 @@
 """`tandem index create` and `rollback`, and how far generations are."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
-import grpc
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from tandem.cli.options import ADDRESS
+from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS
 from tandem.cli.terminal.console import errors, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork, duration
-from tandem.client.access import Access
-from tandem.client.calls.refusal import error_of
+from tandem.client.calls.refusal import Call, calling
 from tandem.contract.generation_ids import alias_of, generation_id, generation_number
 from tandem.errors import PermissionDenied
 from tandem.v1 import generation_service_pb2 as pb
@@ -22,9 +18,8 @@ from tandem.v1.generation_service_pb2_grpc import GenerationServiceStub
 
 ALIAS = Annotated[str, typer.Argument(help="index that callers name, for example scenes")]
 
-_TIMEOUT_SECONDS = 30.0
 # A promotion brings the last changes first, for up to 30 s.
-_REQUEST_SECONDS = 120.0
+REQUEST_SECONDS = 120.0
 _POLL_SECONDS = 1.0
 
 
@@ -32,13 +27,13 @@ _POLL_SECONDS = 1.0
 def create(
     name: ALIAS,
     wait: Annotated[bool, "wait until it has every item, with progress"] = False,
-    address: ADDRESS = "127.0.0.1:7400",
+    address: ADDRESS = DEFAULT_ADDRESS,
 ) -> None:
     """Begin a generation of the second model, filled while the first serves.
 
     Serve the second model with tandem up --next first. Searches and writes continue as before.
     """
-    with operating(address) as call:
+    with calling(address, GenerationServiceStub) as call:
         made = call("CreateGeneration", pb.CreateGenerationRequest(index_id=name))
         out.print(f"{made.index_id}: gets the items of {name}, by model {made.model_fingerprint}")
         with LongWork(often_short=True) as work:
@@ -53,15 +48,15 @@ def create(
 def roll_back(
     name: ALIAS,
     why: Annotated[str, "reason, which tandem index list shows"] = "by hand",
-    address: ADDRESS = "127.0.0.1:7400",
+    address: ADDRESS = DEFAULT_ADDRESS,
 ) -> None:
     """Have the generation serve again that did before the last promotion.
 
     It has every write since, for a day after the promotion.
     """
-    with operating(address) as call:
+    with calling(address, GenerationServiceStub) as call:
         request = pb.RollBackGenerationRequest(index_id=name, why=why)
-        serving = call("RollBackGeneration", request).index_id
+        serving = call("RollBackGeneration", request, REQUEST_SECONDS).index_id
     answer({"index_id": name, "serving_id": serving})
     out.print(f"{name}: {serving} serves again")
 
@@ -69,14 +64,15 @@ def roll_back(
 def drop_generation(index_id: str, address: str) -> None:
     """Deletes a generation that does not serve; NAME@1 is the first."""
     first_or_later = generation_id(alias_of(index_id), generation_number(index_id))
-    with operating(address) as call:
-        call("DropGeneration", pb.DropGenerationRequest(index_id=first_or_later))
+    with calling(address, GenerationServiceStub) as call:
+        request = pb.DropGenerationRequest(index_id=first_or_later)
+        call("DropGeneration", request, REQUEST_SECONDS)
 
 
 def listed_generations(address: str) -> list[pb.AliasGenerations]:
     """Returns aliases with their generations; none to a caller that may not administer."""
     try:
-        with operating(address) as call:
+        with calling(address, GenerationServiceStub) as call:
             found = call("ListGenerations", pb.ListGenerationsRequest())
     except PermissionDenied:
         return []
@@ -110,9 +106,11 @@ def print_generations(aliases: list[pb.AliasGenerations]) -> list[object]:
     ]
 
 
-def listed_alias(call: Callable[..., pb.ListGenerationsResponse], name: str) -> pb.AliasGenerations:
+def listed_alias(call: Call, name: str) -> pb.AliasGenerations:
     """Returns the alias with its generations."""
-    [alias] = call("ListGenerations", pb.ListGenerationsRequest(index_id=name)).aliases
+    found = call("ListGenerations", pb.ListGenerationsRequest(index_id=name))
+    alias: pb.AliasGenerations
+    [alias] = found.aliases
     return alias
 
 
@@ -132,21 +130,3 @@ def _is_filled(alias: pb.AliasGenerations, work: LongWork) -> bool:
     note = f"waits: {new.waits_for}" if new.waits_for else ""
     work.show(f"fill {new.index_id}", min(new.scanned_count, total), total, unit="items", note=note)
     return new.state == pb.GENERATION_STATE_FOLLOWING
-
-
-@contextmanager
-def operating(address: str) -> Iterator[Callable[..., Any]]:
-    """Yields what calls a method of the orchestrator for operators; raises a TandemError."""
-    access = Access.from_environment()
-    with access.open_channel(address) as channel:
-        stub = GenerationServiceStub(channel)
-
-        def call(method: str, request: object) -> Any:  # noqa: ANN401 (the method's response)
-            is_listing = method in ("ListGenerations", "CreateGeneration")
-            seconds = _TIMEOUT_SECONDS if is_listing else _REQUEST_SECONDS
-            try:
-                return getattr(stub, method)(request, timeout=seconds, metadata=access.metadata())
-            except grpc.RpcError as error:
-                raise error_of(error, address) from error
-
-        yield call

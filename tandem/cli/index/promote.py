@@ -8,11 +8,13 @@ import typer
 from tandem.cli.evaluate.compare import GATE_STATUS
 from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.index.compare import compared
-from tandem.cli.index.generations import ALIAS, listed_alias, operating, other_of
-from tandem.cli.options import ADDRESS
+from tandem.cli.index.generations import ALIAS, REQUEST_SECONDS, listed_alias, other_of
+from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
+from tandem.client.calls.refusal import calling
 from tandem.v1 import generation_service_pb2 as pb
+from tandem.v1.generation_service_pb2_grpc import GenerationServiceStub
 
 
 @with_json
@@ -22,7 +24,7 @@ def promote(
         Path | None, typer.Option(help="judged queries: a folder or a .jsonl file")
     ] = None,
     ungated: Annotated[str, "why no judged queries are needed, for the log"] = "",
-    address: ADDRESS = "127.0.0.1:7400",
+    address: ADDRESS = DEFAULT_ADDRESS,
 ) -> None:
     """Have the other generation serve, once it has every item.
 
@@ -31,7 +33,7 @@ def promote(
     """
     if (queries is None) == (not ungated):
         raise ValueError("give --queries, by which it is no worse, or --ungated with a reason")
-    with operating(address) as call:
+    with calling(address, GenerationServiceStub) as call:
         alias = listed_alias(call, name)
         request = pb.PromoteGenerationRequest(index_id=name, ungated_why=ungated)
         if queries is not None:
@@ -39,6 +41,6 @@ def promote(
             if compared(asked, alias.serving_id, other_of(alias).index_id, queries):
                 raise typer.Exit(GATE_STATUS)
             request.evidence = f"no worse by the judged queries {queries.name}"
-        serving = call("PromoteGeneration", request).index_id
+        serving = call("PromoteGeneration", request, REQUEST_SECONDS).index_id
     answer({"index_id": name, "serving_id": serving})
     out.print(f"{name}: {serving} serves now; tandem index rollback {name} goes back")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import grpc
 
+from tandem.client.access import Access
 from tandem.errors import (
     RETRY_DELAY_KEY,
     DeadlineExceeded,
@@ -28,6 +30,8 @@ _RETRY_AFTER_KEY = "retry-after"
 _MAX_PUSHBACK_SECONDS = 3600.0
 
 _Answer = TypeVar("_Answer")
+Call = Callable[..., Any]
+"""Takes the name of a method, its request, and a timeout in seconds; returns its response."""
 
 
 class Pushback(enum.Enum):
@@ -35,6 +39,23 @@ class Pushback(enum.Enum):
 
     NEVER = "never"
     """The same call can never succeed, or must not be repeated."""
+
+
+@contextmanager
+def calling(address: str, stub_kind: Callable[[grpc.Channel], object]) -> Iterator[Call]:
+    """Yields what calls a method that the SDK does not have; it raises a TandemError."""
+    access = Access.from_environment()
+    with access.open_channel(address) as channel:
+        stub = stub_kind(channel)
+
+        def call(method: str, request: object, timeout_seconds: float = 30.0) -> Any:  # noqa: ANN401 (the method's response)
+            metadata = access.metadata()
+            try:
+                return getattr(stub, method)(request, timeout=timeout_seconds, metadata=metadata)
+            except grpc.RpcError as error:
+                raise error_of(error, address) from error
+
+        yield call
 
 
 def error_of(

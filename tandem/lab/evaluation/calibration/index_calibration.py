@@ -104,10 +104,9 @@ def measured_scores(
             raise ValueError(f"query {query.query_id} is a stored item, whose answers include it")
         if k > MAX_RERANK_K:
             raise ValueError(f"query {query.query_id} has {len(query.relevant_ids)} answers")
-        content = query.content if isinstance(query.content, str) else query.content.read()
         # Its answers would hide as many others.
         result = client.search(
-            content,
+            query.sent(),
             index_id=index_id,
             target_modality=query.target,
             retrieve_k=k,
@@ -200,19 +199,14 @@ def _scaling(
     ]
     # Pools are as long as the shortest: an item may have been deleted, or the index is small.
     k = min(map(len, read))
-    pools = HeldOutPools(
-        np.array([[each.similarity for each in items[:k]] for items in read]),
-        np.array([[each.match_logit for each in items[:k]] for items in read]),
-        *[
-            np.array(
-                [
-                    [each.item_id in answer.relevant_ids for each in items[:k]]
-                    for answer, items in zip(searched, read, strict=True)
-                ]
-            )
+    figures_QKF = np.array(
+        [
+            [(e.similarity, e.match_logit, e.item_id in answer.relevant_ids) for e in items[:k]]
+            for answer, items in zip(searched, read, strict=True)
         ]
-        * 2,
     )
+    is_match_QK = figures_QKF[..., 2] > 0
+    pools = HeldOutPools(figures_QKF[..., 0], figures_QKF[..., 1], is_match_QK, is_match_QK)
     is_first_Q = np.random.default_rng(2).permutation(len(read)) < len(read) // 2
     scaled_QK = np.empty_like(pools.match_logits)
     for is_fitted_Q in (is_first_Q, ~is_first_Q):
