@@ -66,11 +66,11 @@ class SearchServices:
     readers: Sequence[Shard]
     scorers: Sequence[CandidateScorer]
     shard_map: ShardMap
+    calibrations: Calibrations
     minimum_coverage: float = 0.0
     shares: TimeShares = TIME_SHARES
     counts: LastItemCounts = field(default_factory=LastItemCounts)
     pace: RerankPace = field(default_factory=RerankPace)
-    calibrations: Calibrations = field(default_factory=Calibrations)
     stages: Sequence[Stage] = ()
     """Those after the rerank, in their order."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tandem.contract.generation_ids import alias_of
@@ -21,7 +21,7 @@ ALIAS_PREFIX = "alias/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """Keeps fields that a later release added."""
+    """Keeps fields that a later release added, as `from_fields` finds them."""
 
     further: Mapping[str, Any] = field(default_factory=dict)
 
@@ -68,7 +68,6 @@ class WantedOutcome(_Kept):
     """Says what became of the last request."""
 
     text: str
-    ended_time: float
     asked_time: float = 0.0
     """Of the request."""
     is_refused: bool = False
@@ -109,7 +108,7 @@ class AliasRecord(_Kept):
         """
         alias = note.key.removeprefix(ALIAS_PREFIX)
         try:
-            record = _read(object_of(note.value, "it"))
+            record = from_fields(cls, object_of(note.value, "it"))
             if record.alias != alias or alias_of(record.serving) != alias:
                 raise ValueError(f"it is of {record.alias} and serves {record.serving}")
             if not record.has(record.serving):
@@ -136,34 +135,6 @@ class AliasRecord(_Kept):
         """Returns the fingerprint of the generation's model; empty where it is unknown."""
         found = (each.fingerprint for each in self.generations if each.index_id == index_id)
         return next(found, "")
-
-
-_PARTS: Mapping[str, type[_Kept]] = {
-    "generations": Generation,
-    "lease": Lease,
-    "wanted": WantedChange,
-    "outcome": WantedOutcome,
-}
-
-
-def _read(values: Mapping[str, Any]) -> AliasRecord:
-    """Returns the record; fields that it and its parts do not know are kept as they are."""
-    taken = _sorted_out(AliasRecord, values)
-    for name, kind in _PARTS.items():
-        match taken.get(name):
-            case dict() as part:
-                taken[name] = _sorted_out(kind, part)
-            case list() as parts:
-                taken[name] = [_sorted_out(kind, each) for each in parts]
-    return from_fields(AliasRecord, taken)
-
-
-def _sorted_out(kind: type[_Kept], values: Any) -> Any:  # noqa: ANN401 (whatever the JSON holds)
-    if not isinstance(values, dict):
-        return values
-    known = {each.name for each in fields(kind)} - {"further"}
-    further = {name: each for name, each in values.items() if name not in known}
-    return {name: values[name] for name in known & values.keys()} | {"further": further}
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401 (a part of a record)

@@ -62,6 +62,11 @@ class Shard(Protocol):
         """Returns the notes whose keys begin so, by key."""
         ...
 
+    async def note(self, key: str, deadline: Deadline) -> Note:
+        """Returns the note of that key, which is empty if there is none."""
+        found = await self.notes(key, deadline)
+        return next((note for note in found if note.key == key), Note(key, "", 0))
+
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns changes after a sequence, of all indexes."""
         ...

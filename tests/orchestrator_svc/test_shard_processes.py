@@ -21,6 +21,7 @@ from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
 from tandem.search.assembly import Stages
 from tandem.search.calls.guarded import GuardedReranker, GuardedShard
+from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.search import Searcher, SearchServices
 from tandem.search.shard_map import ShardMap
 from tandem.search.time_budget import TIME_SHARES, TimeShares
@@ -113,6 +114,7 @@ async def shards(
                 readers=shards,
                 scorers=rerankers,
                 shard_map=shard_map,
+                calibrations=Calibrations(shards[0]),
                 shares=shares,
             )
             router = router_over(services, Stages(encoder, shards, rerankers))

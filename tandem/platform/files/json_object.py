@@ -98,7 +98,7 @@ def from_fields(kind: type[Kind], values: Mapping[str, object]) -> Kind:
     """Returns the dataclass, if the fields have its types; lists become tuples.
 
     Raises ValueError naming every field that is missing, unknown or of another type, and the
-    dataclass's own errors.
+    dataclass's own errors. A dataclass with a field `further` keeps unknown ones there.
     """
     types = get_type_hints(kind)
     known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
@@ -108,9 +108,11 @@ def from_fields(kind: type[Kind], values: Mapping[str, object]) -> Kind:
         if name not in values and each.default is MISSING and each.default_factory is MISSING
     ]
     faults = [f"it lacks {', '.join(lacks)}"] if lacks else []
-    if unknown := sorted(values.keys() - known.keys()):
-        faults.append(f"it has unknown fields: {shown(', '.join(unknown))}")
     taken: dict[str, Any] = {}
+    if known.pop("further", None):
+        taken["further"] = {name: values[name] for name in values.keys() - known.keys()}
+    elif unknown := sorted(values.keys() - known.keys()):
+        faults.append(f"it has unknown fields: {shown(', '.join(unknown))}")
     for name in known.keys() & values.keys():
         try:
             taken[name] = _typed(values[name], types[name])

@@ -192,10 +192,9 @@ async def _copy(shard: Shard, note: Note) -> None:
     deadline = Deadline.after(_READ_SECONDS)
     with suppress(TandemError):
         while True:
-            found = [each for each in await shard.notes(note.key, deadline) if each.key == note.key]
-            if found and _copied(found[0]).revision >= note.revision:
+            known = await shard.note(note.key, deadline)
+            if _copied(known).revision >= note.revision:
                 return
             # Two copies may be made at once; the newer one is the last.
             with suppress(NoteChanged):
-                write = PutNote(note.key, note.value, found[0].revision if found else 0)
-                await shard.write(write, deadline)
+                await shard.write(PutNote(note.key, note.value, known.revision), deadline)

@@ -35,21 +35,16 @@ class _Kept:
     calibrations: Sequence[ScoreCalibration] = ()
     revision: int = -1
     read_time: float = 0.0
+    """When a search began to read it; the others take what is known meanwhile."""
     fault: TandemError | None = None
     """Why nothing is known; None once the note was read, also if there is none."""
-
-    @property
-    def is_old(self) -> bool:
-        """Whether a search reads again; of several, the others take what is known meanwhile."""
-        is_unread = self.revision < 0 and self.fault is None
-        return is_unread or time.monotonic() - self.read_time > _FOLLOW_SECONDS
 
 
 class Calibrations:
     """Gives the calibrations of an index, also while shard 0 is away: those known last."""
 
-    def __init__(self, shard: Shard | None = None) -> None:
-        """Takes shard 0; without it no index has any."""
+    def __init__(self, shard: Shard) -> None:
+        """Takes shard 0."""
         self._shard = shard
         self._kept: dict[str, _Kept] = {}
 
@@ -58,12 +53,13 @@ class Calibrations:
 
         Raises why nothing is known, if the query cannot be answered without.
         """
-        if self._shard is None:
-            return ()
         alias = alias_of(query.index_id)
-        kept = self._kept.get(alias)
-        if kept is None or kept.is_old:
-            kept = await self._read(alias, deadline)
+        if len(self._kept) >= _KEPT_COUNT:  # Strangers name indexes that do not exist.
+            self._kept.clear()
+        kept = self._kept.setdefault(alias, _Kept())
+        is_unread = kept.revision < 0 and kept.fault is None
+        if is_unread or time.monotonic() - kept.read_time > _FOLLOW_SECONDS:
+            await self._read(kept, alias, Deadline.after(min(_READ_SECONDS, deadline.left())))
         if kept.fault is not None and query.ranking.max_false_answer_rate is not None:
             raise kept.fault
         return kept.calibrations
@@ -76,7 +72,7 @@ class Calibrations:
         Raises NoteChanged if other callers are always faster.
         """
         while True:
-            note = await self._note(alias_of(index_id), deadline)
+            note = await self._shard.note(_PREFIX + alias_of(index_id), deadline)
             calibrations = calibrations_with(_calibrations(note), measured)
             message = pb.AliasCalibrations(
                 calibrations=map(SCORE_CALIBRATION_WIRE.to_proto, calibrations)
@@ -91,35 +87,23 @@ class Calibrations:
 
     async def forget(self, index_id: str, deadline: Deadline) -> None:
         """Removes those of an index that ends; a generation's end leaves its alias's."""
-        if self._shard is None or alias_of(check_index_id(index_id)) != index_id:
-            return
-        if (note := await self._note(index_id, deadline)).value:
-            await self._write(note, "", deadline)
+        if alias_of(check_index_id(index_id)) == index_id:
+            note = await self._shard.note(_PREFIX + index_id, deadline)
+            if note.value:
+                await self._write(note, "", deadline)
 
-    async def _read(self, alias: str, deadline: Deadline) -> _Kept:
-        if len(self._kept) >= _KEPT_COUNT:  # Strangers name indexes that do not exist.
-            self._kept.clear()
-        kept = self._kept.setdefault(alias, _Kept())
+    async def _read(self, kept: _Kept, alias: str, deadline: Deadline) -> None:
         kept.read_time = time.monotonic()
         try:
-            note = await self._note(alias, Deadline.after(min(_READ_SECONDS, deadline.left())))
+            note = await self._shard.note(_PREFIX + alias, deadline)
             if note.revision != kept.revision:
                 kept.calibrations, kept.revision = _calibrations(note), note.revision
             kept.fault = None
         except TandemError as error:
             if kept.revision < 0:
                 kept.fault = error.kept()
-        return kept
-
-    async def _note(self, alias: str, deadline: Deadline) -> Note:
-        """Returns the note, which is empty if there is none."""
-        assert self._shard is not None, "notes are read where there is a shard"
-        key = _PREFIX + alias
-        found = await self._shard.notes(key, deadline)
-        return next((note for note in found if note.key == key), Note(key, "", 0))
 
     async def _write(self, note: Note, value: str, deadline: Deadline) -> None:
-        assert self._shard is not None, "the note was read of it"
         await self._shard.write(PutNote(note.key, value, note.revision), deadline)
         self._kept.pop(note.key.removeprefix(_PREFIX), None)
 

@@ -117,10 +117,8 @@ class Follower:
 
     async def begin(self) -> None:
         """Closes the target to writes of others, and continues where the last follower was."""
-        notes = await self._shard.notes(WRITER_PREFIX + self._target_id, self._deadline())
-        rules = {note.key: WriterRule.of(note) for note in notes}
-        rule = rules.get(WRITER_PREFIX + self._target_id, WriterRule())
-        if (progress := FollowerProgress.of(rule)) is not None:
+        note = await self._shard.note(WRITER_PREFIX + self._target_id, self._deadline())
+        if (progress := FollowerProgress.of(WriterRule.of(note))) is not None:
             self.progress = progress
         else:
             await self._begin_scan()

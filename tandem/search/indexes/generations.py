@@ -152,10 +152,8 @@ class Generations:
         async def on(shard: Shard) -> tuple[int, FollowerProgress | None, int]:
             found = await shard.list_indexes("", 1, (index_id,), in_time)
             count = sum(each.text_count + each.image_count for each in found)
-            notes = await shard.notes(WRITER_PREFIX + index_id, in_time)
-            rules = {note.key: WriterRule.of(note) for note in notes}
-            rule = rules.get(WRITER_PREFIX + index_id, WriterRule())
-            progress = FollowerProgress.of(rule)
+            note = await shard.note(WRITER_PREFIX + index_id, in_time)
+            progress = FollowerProgress.of(WriterRule.of(note))
             if progress is None or not is_followed:
                 return count, None, 0
             page = await shard.changes(0, 1, in_time)

@@ -316,7 +316,7 @@ class KeptGenerations:
 def _ended(
     wanted: WantedChange, text: str, *, is_refused: bool = False
 ) -> Callable[[AliasRecord], AliasRecord]:
-    outcome = WantedOutcome(text, time.time(), wanted.asked_time, is_refused)
+    outcome = WantedOutcome(text, wanted.asked_time, is_refused)
     return lambda record: replace(record, wanted=None, outcome=outcome)
 
 

@@ -46,10 +46,10 @@ class SignTest:
     against: int = 0
     favour: int = 0
 
-    def note(self, *, is_against: bool, is_favour: bool) -> None:
-        """Counts a pair; one that is neither says nothing."""
-        self.against += is_against
-        self.favour += is_favour
+    def note(self, is_live_bad: bool, is_shadow_bad: bool) -> None:
+        """Counts a pair; one of equals says nothing."""
+        self.against += is_live_bad > is_shadow_bad
+        self.favour += is_live_bad < is_shadow_bad
 
     @property
     def p_value(self) -> float:
@@ -64,23 +64,15 @@ class ShadowVerdict:
 
     def __init__(self) -> None:
         self._tests = {name: SignTest() for name in ("failed", "empty", "slow")}
-        self.pair_count = 0
 
     def note(self, live: Outcome, shadow: Outcome) -> str:
         """Counts a pair; returns why the generation is worse, or nothing."""
-        self.pair_count += 1
         failed, empty, slow = self._tests.values()
-        has_failed = isinstance(live, TandemError), isinstance(shadow, TandemError)
-        failed.note(
-            is_against=has_failed[0] > has_failed[1], is_favour=has_failed[0] < has_failed[1]
-        )
+        failed.note(isinstance(live, TandemError), isinstance(shadow, TandemError))
         if not isinstance(live, TandemError) and not isinstance(shadow, TandemError):
-            are_empty = not live.items, not shadow.items
-            empty.note(
-                is_against=are_empty[0] > are_empty[1], is_favour=are_empty[0] < are_empty[1]
-            )
+            empty.note(not live.items, not shadow.items)
             is_slower = _seconds(live) > _SLOWER * _seconds(shadow)
-            slow.note(is_against=is_slower, is_favour=not is_slower)
+            slow.note(is_slower, not is_slower)
         for name, test in self._tests.items():
             if test.p_value < _SIGNIFICANCE:
                 return (

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id, check_request_id
@@ -35,7 +34,6 @@ T = TypeVar("T")
 # After these errors a shard may still have deleted: perhaps only the answer was lost.
 _UNKNOWN_OUTCOMES = (ServiceUnavailable, DeadlineExceeded)
 _SHOWN_ID_COUNT = 3
-_UNSWITCHED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Remover:
@@ -81,7 +79,7 @@ class Remover:
         removed_count = sum(each.deleted_count for each in done.values())
         if failures:
             raise _failure(failures, owned, removed_count)
-        return Removal(removed_count, self._token(done, switches))
+        return Removal(removed_count, make_token(_sequences(done), self._shard_map, switches))
 
     async def remove_index(self, index_id: str, deadline: Deadline) -> Removal:
         """Removes an index, or a part of a large one, from all shards; repeat until complete.
@@ -104,9 +102,8 @@ class Remover:
             )
         if not done:
             raise IndexNotFound(index_id=index_id)
-        return Removal(
-            removed_count, self._token(done), all(each.is_complete for each in done.values())
-        )
+        token = make_token(_sequences(done), self._shard_map)
+        return Removal(removed_count, token, all(each.is_complete for each in done.values()))
 
     async def only_generation(self, alias: str, deadline: Deadline) -> str:
         """Returns the index to remove for an alias, and has its next items decide its model.
@@ -128,11 +125,9 @@ class Remover:
             await book.put(emptied, deadline)
         return record.serving
 
-    def _token(
-        self, done: Mapping[int, Deleted | Committed], switches: Mapping[str, int] = _UNSWITCHED
-    ) -> str:
-        sequences = {number: each.sequence for number, each in done.items()}
-        return make_token(sequences, self._shard_map, switches)
+
+def _sequences(done: Mapping[int, Deleted | Committed]) -> dict[int, int]:
+    return {number: each.sequence for number, each in done.items()}
 
 
 async def _ended(

@@ -25,7 +25,7 @@ RECORD = AliasRecord(
     previous="photos",
     lease=Lease("host/1", 2, 3),
     wanted=WantedChange("promote", "photos@2", why="new", caller="me", asked_time=3.0),
-    outcome=WantedOutcome("done", 4.0),
+    outcome=WantedOutcome("done"),
 )
 
 
