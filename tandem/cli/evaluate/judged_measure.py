@@ -60,7 +60,7 @@ def _directions(queries: Iterable[JudgedQuery]) -> list[Direction]:
 
 def _asked(queries: Iterable[JudgedQuery]) -> Iterator[EvaluationQuery]:
     for each in queries:
-        yield EvaluationQuery(each.sent(), each.target, each.relevant_ids, "", each.grades)
+        yield EvaluationQuery(each.sent(), each.target, each.grades)
 
 
 def _digest(queries: Iterable[JudgedQuery]) -> str:

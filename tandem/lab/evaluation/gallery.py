@@ -33,15 +33,11 @@ def picture_file(record: Record) -> PictureContent:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationQuery:
-    """Holds a query and the items that answer it."""
+    """Holds a query and the grades of items, of which those above 0 answer it."""
 
     query: str | PictureContent | StoredItem
     target_modality: Modality
-    answer_ids: frozenset[str]
-    language: str
-    """Of the caption in the query or in the answer."""
-    grades: Mapping[str, int] | None = None
-    """Of judged items; None if each answer is as relevant as another."""
+    grades: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +124,14 @@ class Gallery:
 
         A caption's answer is its picture, a picture's are its captions. `numbers` selects queries.
         """
-        ids, languages, answers = (
-            self.item_ids[target],
-            self.languages(target),
-            self.answers(target),
-        )
-        for number in range(len(languages)) if numbers is None else numbers:
+        ids, answers = self.item_ids[target], self.answers(target)
+        for number in range(len(answers)) if numbers is None else numbers:
             query: str | PictureContent
             if target is Modality.TEXT:
                 query = self.content_of(self.chosen[number][0])
             else:
                 query = self.pairs[number][1].text
-            answer_ids = frozenset(ids[answer] for answer in answers[number])
-            yield EvaluationQuery(query, target, answer_ids, languages[number])
+            yield EvaluationQuery(query, target, {ids[answer]: 1 for answer in answers[number]})
 
     def directions(self, query_count: int | None = None) -> Iterator[Direction]:
         """Yields both directions, with all queries or `query_count` of each."""

@@ -191,14 +191,14 @@ async def answer_ranks(  # noqa: PLR0913
 
 
 def _ranks(result: SearchResult, query: EvaluationQuery, seconds: float) -> AnswerRanks:
-    answers = [item for item in result.items if item.item_id in query.answer_ids]
-    outside = (None,) * (len(query.answer_ids) - len(answers))
+    answers = [item for item in result.items if query.grades.get(item.item_id, 0) > 0]
+    outside = (None,) * (sum(grade > 0 for grade in query.grades.values()) - len(answers))
     return AnswerRanks(
         (*sorted(item.retrieve_rank for item in answers), *outside),
         (*sorted(item.final_rank for item in answers), *outside),
         seconds,
         result,
-        dict.fromkeys(query.answer_ids, 1) if query.grades is None else query.grades,
+        query.grades,
     )
 
 

@@ -102,7 +102,7 @@ def test_a_distractor_may_have_the_name_of_a_query() -> None:
 
     assert len({item_id for item_id, _ in gallery.items()}) == 4
     [query] = gallery.queries(Modality.IMAGE)
-    assert query.answer_ids == {gallery.item_ids[Modality.IMAGE][0]}
+    assert query.grades == {gallery.item_ids[Modality.IMAGE][0]: 1}
     # Its family, which has the other's name, takes a turn of its own.
     two = make_gallery([_record("a", "a")], ["en", "de"], distractors=[_record("a", "a")])
     assert [caption.language for _, caption in two.pairs] == ["en", "de"]
@@ -125,17 +125,19 @@ def test_some_queries_alone_read_no_other_picture() -> None:
 def test_queries_ask_one_side_for_the_other(gallery: Gallery) -> None:
     contents = dict(gallery.items())
 
-    for (record, caption), by_text, by_image in zip(
+    for (record, caption), by_text, by_image, *languages in zip(
         gallery.pairs,
         gallery.queries(Modality.IMAGE),
         gallery.queries(Modality.TEXT),
+        gallery.languages(Modality.IMAGE),
+        gallery.languages(Modality.TEXT),
         strict=True,
     ):
         assert (by_text.query, by_text.target_modality) == (caption.text, Modality.IMAGE)
-        assert [contents[each] for each in by_text.answer_ids] == [record.image.read()]
+        assert [contents[each] for each in by_text.grades] == [record.image.read()]
         assert (by_image.query, by_image.target_modality) == (record.image.read(), Modality.TEXT)
-        assert [contents[each] for each in by_image.answer_ids] == [caption.text]
-        assert by_text.language == by_image.language == caption.language
+        assert [contents[each] for each in by_image.grades] == [caption.text]
+        assert languages == [caption.language, caption.language]
 
 
 def test_several_captions_all_answer_and_all_ask() -> None:
@@ -263,7 +265,7 @@ def named(item_id: str) -> str:
 
 
 def answers(query: EvaluationQuery) -> set[str]:
-    return {named(each) for each in query.answer_ids}
+    return {named(each) for each in query.grades}
 
 
 class _NoImage:
