@@ -66,16 +66,16 @@ class NextWatch(TritonWatch):
 
     def __init__(self, models: NextModels, manifest: Manifest) -> None:
         super().__init__(models, manifest)
-        self._models = models
+        self.models = models
         self._look_time = 0.0
 
     def look(self) -> str | None:
         """Returns what was started again, or why it cannot be; it is tried again later."""
         if time.monotonic() < self._look_time:
             return None
-        self._models.bound_logs()
+        self.models.bound_logs()
         try:
-            line = self._models.start_ended()
+            line = self.models.start_ended()
             if not line and (why := super().look()):
                 line = f"{NEXT}triton was restarted: {why}"
         except (TritonUnavailable, ValueError) as error:

@@ -214,7 +214,7 @@ def _serve_stack(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
         with ExitStack() as opened:
             certificates = authority.issue_all() if authority else None
             settings = _console_note(manifest) | dict(given.variables)
-            second: tuple[NextModels, Manifest] | None = None
+            second: NextWatch | None = None
             if asked.next is not None:
                 other = next_manifest(asked.next, asked.repository, manifest, count)
                 models = NextModels(
@@ -226,7 +226,7 @@ def _serve_stack(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
                     certificates=certificates,
                 )
                 opened.enter_context(models)
-                second = models, other
+                second = NextWatch(models, other)
                 settings |= models.variables()
             stack = LocalStack(
                 folder.path,
@@ -250,7 +250,7 @@ def _serve_stack(asked: UpOptions, corpus_ingest: CorpusIngest | None) -> None:
 
 def _run(
     stack: LocalStack,
-    second: tuple[NextModels, Manifest] | None,
+    second: NextWatch | None,
     asked: UpOptions,
     manifest: Manifest,
     stopping: StopSignals,
@@ -262,8 +262,8 @@ def _run(
         stack.start(should_stop=stopping.is_set, show=out.print)
         if second:
             out.print("the next model starts")
-            second[0].start(should_stop=stopping.is_set, show=out.print)
-        endpoints = [*stack.endpoints(), *(second[0].endpoints() if second else ())]
+            second.models.start(should_stop=stopping.is_set, show=out.print)
+        endpoints = [*stack.endpoints(), *(second.models.endpoints() if second else ())]
         print_endpoints(endpoints)
         prometheus = None
         if asked.monitoring:
@@ -279,16 +279,14 @@ def _run(
         if corpus_ingest is not None:
             beside.enter_context(corpus_ingest)
             corpus_ingest.start(stack.address, stack.keeper.mark() | _trust_of(authority))
-        next_watch = None
         if second:
-            next_watch = beside.enter_context(NextWatch(*second))
-            second[0].give_way(
+            beside.enter_context(second).models.give_way(
                 lambda: (
                     stopping.is_set()
                     or bool(stack.dead_service() or stack.has_triton_lost_process())
                 )
             )
-        _watch(stack, manifest, stopping, prometheus, version_swaps, authority, next_watch)
+        _watch(stack, manifest, stopping, prometheus, version_swaps, authority, second)
 
 
 def _authority(folder: DataFolder, given: GivenSettings) -> "LocalAuthority":

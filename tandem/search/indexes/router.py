@@ -78,7 +78,7 @@ class Router:
         """Takes sets over the same shards; an index whose model is unknown has the first one's."""
         self.book = book
         self.sets = sets
-        self._fingerprints = [""] * len(sets)
+        self._fingerprints = dict.fromkeys(sets, "")
         """Of the sets' models, as they last described themselves."""
         self._ask_time = 0.0
         """When they may be asked again."""
@@ -130,7 +130,7 @@ class Router:
         if isinstance(error, ModelMismatch) and len(self.sets) > 1:
             await self._ask(deadline)
             told = error.metadata.values()
-            for models, fingerprint in zip(self.sets, self._fingerprints, strict=True):
+            for models, fingerprint in self._fingerprints.items():
                 if models is not route.models and fingerprint in told:
                     self._learned[route.index_id] = fingerprint
                     return replace(route, models=models)
@@ -151,19 +151,15 @@ class Router:
         return self.book.record(alias)
 
     def _set_of(self, fingerprint: str) -> ModelSet | None:
-        for models, known in zip(self.sets, self._fingerprints, strict=True):
-            if known == fingerprint:
-                return models
-        return None
+        found = (models for models, known in self._fingerprints.items() if known == fingerprint)
+        return next(found, None)
 
     async def _found(self, fingerprint: str, index_id: str, deadline: Deadline) -> ModelSet:
         """Returns the set of the model, or one that does not say which it has; else raises."""
         await self._ask(deadline)
-        if (found := self._set_of(fingerprint)) is not None:
+        if found := self._set_of(fingerprint) or self._set_of(""):
             return found
-        if "" in self._fingerprints:
-            return self.sets[self._fingerprints.index("")]
-        there_are = " and ".join(self._fingerprints)
+        there_are = " and ".join(self._fingerprints.values())
         raise error_from_reason(
             ModelMismatch.reason,
             f"index {index_id} is of model {fingerprint}, and the encoders here are of "
@@ -174,16 +170,14 @@ class Router:
     async def _ask(self, deadline: Deadline) -> None:
         """Has the sets describe their models, at most once a second; keeps what is known."""
 
-        async def fingerprint_of(models: ModelSet, known: str) -> str:
-            try:
-                return (await models.encoder.describe_model(in_time)).fingerprint
-            except TandemError:
-                return known
+        async def ask(models: ModelSet) -> None:
+            with suppress(TandemError):
+                described = await models.encoder.describe_model(in_time)
+                self._fingerprints[models] = described.fingerprint
 
         async with self._asking:
             if time.monotonic() < self._ask_time:
                 return
             in_time = min(deadline, Deadline.after(_ASK_SECONDS))
-            asked = map(fingerprint_of, self.sets, self._fingerprints)
-            self._fingerprints = await fan_out(*asked)
+            await fan_out(*map(ask, self.sets))
             self._ask_time = time.monotonic() + _ASK_SECONDS
