@@ -137,17 +137,13 @@ class AliasBook:
             answers = await fan_out(*(answer_or_error(each, *_AWAY) for each in reads))
             copies = [each for each in answers if not isinstance(each, TandemError)]
             if not copies:
-                missing = dict(
-                    enumerate(e for e in (error, *answers) if isinstance(e, TandemError))
-                )
+                errors = (each for each in (error, *answers) if isinstance(each, TandemError))
+                missing = dict(enumerate(errors))
                 coverage = SearchCoverage(len(missing), 0, None, missing)
                 raise refusal_of(coverage, "the aliases", is_demanded=False) from None
-            newest: dict[str, Note] = {}
-            for note in (_copied(each) for found in copies for each in found.values()):
-                known = newest.setdefault(note.key, note)
-                if note.revision > known.revision:
-                    newest[note.key] = note
-            self._keep(newest)
+            notes = [_copied(each) for found in copies for each in found.values()]
+            notes.sort(key=lambda note: note.revision)
+            self._keep({note.key: note for note in notes})  # the newest of each
             log.warning("aliases are read from copies", cause=error.message)
 
     def _keep(self, notes: Mapping[str, Note]) -> None:

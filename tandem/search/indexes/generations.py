@@ -84,12 +84,9 @@ class Generations:
                 "served: tandem up --next, or ORCHESTRATOR_NEXT_ENCODER_ADDRESS"
             )
         made = Generation(generation_id(alias, record.next_number), new[-1], time.time())
-        serving = [
-            each if each.fingerprint else replace(each, fingerprint=described.model_fingerprint)
-            for each in record.generations
-        ]
+        serving = replace(record.generations[0], fingerprint=described.model_fingerprint)
         fresh = replace(
-            record, generations=(*serving, made), next_number=record.next_number + 1, previous=""
+            record, generations=(serving, made), next_number=record.next_number + 1, previous=""
         )
         try:
             await self._book.put(fresh, deadline)
