@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tandem.contract.filtering.attributes import check_attributes
 from tandem.contract.identifiers import (
@@ -94,11 +95,8 @@ class Drop:
 
     index_id: str
     request_id: str = ""
-
-    @property
-    def record_count(self) -> int:
-        """Returns 0: its items were deleted before."""
-        return 0
+    record_count: ClassVar[int] = 0
+    """Its items were deleted before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +108,8 @@ class Fence:
     """Seals the store if its change log stands here: writes are refused after a restart too."""
     index_id: str = ""
     request_id: str = ""
-
-    @property
-    def record_count(self) -> int:
-        """Returns 0: it changes no item."""
-        return 0
+    record_count: ClassVar[int] = 0
+    """It changes no item."""
 
 
 ShardWrite = Upsert | Delete | PutNote | SetWriter

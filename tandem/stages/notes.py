@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.limits import MAX_NOTE_BYTES
@@ -35,6 +36,8 @@ class PutNote:
     replaced_revision: int
     index_id: str = ""
     request_id: str = ""
+    record_count: ClassVar[int] = 0
+    """It changes no item."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.key.encode()) <= _MAX_KEY_BYTES:
@@ -43,11 +46,6 @@ class PutNote:
             raise RequestMalformed(why=f"a note has at most {MAX_NOTE_BYTES:,} bytes")
         if self.key.startswith(WRITER_PREFIX) or "\0" in self.key + self.value:
             raise RequestMalformed(why="a note has no NUL, and SetWriter keeps who may write")
-
-    @property
-    def record_count(self) -> int:
-        """Returns 0: it changes no item."""
-        return 0
 
     def replacing(self, stored: Note | None) -> Note:
         """Returns the note to store; raises NoteChanged if another was stored meanwhile."""
@@ -93,14 +91,11 @@ class SetWriter:
     is_open: bool
     progress: str = ""
     request_id: str = ""
+    record_count: ClassVar[int] = 0
+    """It changes no item."""
 
     def __post_init__(self) -> None:
         check_index_id(self.index_id)
-
-    @property
-    def record_count(self) -> int:
-        """Returns 0: it changes no item."""
-        return 0
 
     @property
     def key(self) -> str:
