@@ -107,7 +107,8 @@ async def test_a_follower_that_claims_too_much_is_caught(
     async with open_shard(tmp_path) as shard:
         caller = Caller(shard, "a", FIRST, 1)
         await caller.write(200)
-        text = '{"is_scanned": true, "sequence": 150}'
+        end = (await shard.changes(0, 1, Deadline.after(60))).sequence
+        text = f'{{"is_scanned": true, "sequence": {end - 50}}}'
         await shard.write(SetWriter("a@2", 1, is_open=False, progress=text), Deadline.after(60))
         await until_even(follower(shard, 2))
         assert await stored_texts(shard, "a@2", SECOND) != caller.texts
