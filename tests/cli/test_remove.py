@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
+from tandem.errors import IndexIdInvalid
 from tandem.v1 import search_service_pb2 as pb
 from tests.cli.test_search import FULL, serving_search
 
@@ -49,3 +50,11 @@ def test_an_index_is_dropped_only_on_confirmation(
     assert (result.exit_code == 0) is is_dropped
     assert requests == [pb.RemoveIndexRequest(index_id="pets")] * (2 if is_dropped else 0)
     assert ("pets: gone, with 6 items" in result.stdout) is is_dropped
+
+
+@pytest.mark.parametrize("name", ["pets@", "pets@02", "pets@2@2"])
+def test_a_name_that_only_resembles_a_generation_drops_none(name: str) -> None:
+    """`pets@02` is not `pets@2`: nobody is asked."""
+    result, _ = run("index", "drop", name, "--yes")
+
+    assert isinstance(result.exception, IndexIdInvalid)

@@ -88,5 +88,7 @@ def test_what_cannot_be_repeated_is_refused_by_name(tmp_path: Path) -> None:
     assert recorded(path, Machine("a"), "x", "--hybrid").exit_code == 0
     for contents in ([], ["--content", "y"], ["--content", "x", "--content", "x"]):
         assert replayed(path, Machine("a"), *contents).exit_code == 2
-    path.write_text('{"request": 3}')
-    assert "no bundle" in str(replayed(path, Machine("a")).exception)
+    whole = json.loads(path.read_text())
+    for part in ({"request": 3}, {"seconds": 3}, {"seconds": {"total": "x"}}, {"items": [["a"]]}):
+        path.write_text(json.dumps(whole | part | {"contents_included": True}))
+        assert "no bundle" in str(replayed(path, Machine("a")).exception)

@@ -50,11 +50,10 @@ def drop(
 
     NAME@2 deletes a generation that does not serve, NAME@1 the first.
     """
-    if not (is_generation := "@" in index_id):
-        check_index_id(index_id)
+    check_index_id(index_id)
     if not yes:
         typer.confirm(f"Remove index {index_id} with all its items?", abort=True)
-    if is_generation:
+    if "@" in index_id:
         drop_generation(index_id, address)
         answer({"index_id": index_id})
         out.print(f"{index_id}: gone")

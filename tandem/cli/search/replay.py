@@ -96,9 +96,20 @@ def replay(
             _fill(request, content or [], then["content_digests"])
         request.index_id = index or request.index_id
         query = query_from_proto(request)
-        before = [_Row(*each) for each in then["items"]]
-        fingerprint, seconds = str(then["model_fingerprint"]), then["seconds"]
-    except (KeyError, TypeError, json_format.ParseError, TandemError) as error:
+        before = [
+            _Row(str(item_id), float(similarity), None if logit is None else float(logit))
+            for item_id, similarity, logit in then["items"]
+        ]
+        fingerprint = str(then["model_fingerprint"])
+        seconds = {name: float(each) for name, each in then["seconds"].items()}
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        json_format.ParseError,
+        TandemError,
+    ) as error:
         raise FileInvalid(f"{file} is no bundle of this release: {error!r}") from error
     remote = Remote(address, _TIMEOUT_SECONDS, Access.from_environment(), RetryPolicy())
     try:

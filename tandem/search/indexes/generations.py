@@ -33,6 +33,8 @@ from tandem.stages.notes import WRITER_PREFIX, WriterRule
 from tandem.stages.shard import Shard
 
 _POLL_SECONDS = 0.1
+# Then nobody waits for it, and another may take its place: no orchestrator may have its model.
+_WAIT_SECONDS = 120.0
 _DESCRIBE_SECONDS = 5.0
 
 
@@ -181,5 +183,6 @@ def _check(record: AliasRecord, kind: str, target: str) -> None:
         raise GenerationRefused(why=f"{target} serves; promote another generation first")
     if kind == ROLL_BACK and target != record.previous:
         raise GenerationRefused(why=f"{target} did not serve before; promote it")
-    if record.wanted is not None:
-        raise GenerationRefused(why=f"a request to {record.wanted.kind} is in progress")
+    wanted = record.wanted
+    if wanted is not None and time.time() < wanted.asked_time + _WAIT_SECONDS:
+        raise GenerationRefused(why=f"a request to {wanted.kind} is in progress")

@@ -16,6 +16,7 @@ from tandem.errors import ModelMismatch, NoteChanged, TandemError, WriterRefused
 from tandem.search.indexes import metrics
 from tandem.search.indexes.alias_book import AliasBook
 from tandem.search.indexes.kept_generations import (
+    DROP,
     KeptGenerations,
     LeaseLost,
     followed_generation,
@@ -95,7 +96,7 @@ class Keeper:
         try:
             # Before the lease: another process may have the model that this one lacks.
             encoder = None
-            if followed:
+            if followed and not (record.wanted and record.wanted.kind == DROP):
                 encoder = await self._encoder_of(record.fingerprint_of(followed), deadline)
             lease = Lease(self._name, record.lease.term + 1)
             record = await self._book.put(replace(record, lease=lease), deadline)

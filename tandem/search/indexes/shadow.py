@@ -96,7 +96,8 @@ class Shadow:
     ) -> None:
         """Repeats a search by chance, out of its caller's way and in its time; one at a time."""
         is_due = record.previous and time.time() < record.promoted_time + SHADOW_SECONDS
-        if not is_due or record.rolled_back_why:
+        # A caller's own token may fail a search, or have it wait: no fault of the generation.
+        if not is_due or record.rolled_back_why or query.consistency_tokens:
             return
         now = time.monotonic()
         is_free = self._running is None or self._running.done()
@@ -109,14 +110,9 @@ class Shadow:
     async def _compare(
         self, record: AliasRecord, query: SearchQuery, live: Outcome, deadline: Deadline
     ) -> None:
-        # No token: the caller's own write may be on its way to the generation before.
-        repeated = replace(
-            query,
-            index_id=f"{record.alias}@{generation_number(record.previous)}",
-            consistency_tokens=(),
-            content_included=False,
-            attributes_included=False,
-        )
+        # With the contents that it asks for, which may be why it fails.
+        before = f"{record.alias}@{generation_number(record.previous)}"
+        repeated = replace(query, index_id=before)
         shadow: Outcome
         try:
             route = await self._router.query_route(repeated, deadline)

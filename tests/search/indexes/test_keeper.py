@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tandem.errors import GenerationRefused, IndexIdInvalid, IndexNotFound
+from tandem.contract.deadline import Deadline
+from tandem.errors import DeadlineExceeded, GenerationRefused, IndexIdInvalid, IndexNotFound
 from tandem.search.indexes.kept_generations import DROP, PROMOTE, ROLL_BACK
 from tests.support.item_store.followed_index import LONG
-from tests.support.orchestrator_svc.kept_index import Orchestrating, soon
+from tests.support.orchestrator_svc.kept_index import FIRST, Orchestrating, soon
 from tests.support.orchestrator_svc.local_shards import local_shards, until
 
 
@@ -94,6 +95,27 @@ async def test_a_half_built_generation_is_not_promoted(
         with pytest.raises(GenerationRefused, match="half-built"):
             await one.ask(PROMOTE)
         assert (await one.record()).serving == "photos"
+
+
+async def test_a_generation_is_dropped_where_no_model_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orchestrators without the second model cannot promote it, and must not keep it for ever."""
+    async with orchestrating(tmp_path) as (one,):
+        await one.write("a", "text 1")
+        await one.generations.create("photos", soon())
+        await one.until_scanned()
+        await one.keeper.close()
+        alone = Orchestrating(one.shards, one.texts, [FIRST])
+        await alone.begin()
+        with pytest.raises(DeadlineExceeded):
+            await alone.generations.ask(PROMOTE, "photos", "why", "me", Deadline.after(0.5))
+        with pytest.raises(GenerationRefused, match="request to promote is in progress"):
+            await alone.ask(DROP, "photos@2")
+        monkeypatch.setattr("tandem.search.indexes.generations._WAIT_SECONDS", 0.1)
+        assert await alone.ask(DROP, "photos@2") == "photos"
+        assert await alone.stored("photos@2") == {}
+        await alone.end()
 
 
 async def test_the_next_keeper_completes_what_a_killed_one_began(

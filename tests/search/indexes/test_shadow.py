@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 
 from tandem.contract.search.answer import NO_SECONDS, Coverage, FoundItem, SearchResult
-from tandem.errors import ModelUnavailable, TandemError
+from tandem.errors import ConsistencyTokenInvalid, ModelUnavailable, TandemError
 from tandem.search.indexes import shadow
 from tandem.search.indexes.kept_generations import ROLL_BACK
 from tandem.search.indexes.shadow import ShadowVerdict
+from tandem.search.shard_map import ShardMap
+from tandem.search.writes.consistency_token import make_token
 from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import image_item, text_item
 from tests.support.orchestrator_svc.generations import in_time, query_of, two_generations
 
+OTHER_MAP_TOKEN = make_token({0: 0}, ShardMap(3))
 COVERAGE = Coverage(1, 1, 10, 10, {})
 
 
@@ -82,6 +85,9 @@ async def test_an_alias_whose_searches_find_nothing_is_rolled_back(
             promoted_time=time.time() - (0.0 if is_due else shadow.SHADOW_SECONDS + 1),
         )
         await book.put(promoted, in_time())
+        with pytest.raises(ConsistencyTokenInvalid):  # the caller's fault, not the generation's
+            await orchestrator.search(query_of(tokens=[OTHER_MAP_TOKEN]), in_time())
+        assert orchestrator.shadow._running is None
         for _ in range(25):
             assert not (await orchestrator.search(query_of(), in_time())).items
             if (running := orchestrator.shadow._running) is not None:

@@ -24,11 +24,16 @@ FIRST, SECOND = NumberEncoder("model-a", 4), NumberEncoder("model-b", 8)
 class Orchestrating:
     """One orchestrator's part in generations, and a caller that writes through it."""
 
-    def __init__(self, shards: Sequence[Any], texts: dict[str, str]) -> None:
+    def __init__(
+        self,
+        shards: Sequence[Any],
+        texts: dict[str, str],
+        models: Sequence[NumberEncoder] = (FIRST, SECOND),
+    ) -> None:
         self.shards, self.texts = shards, texts
         self.book = AliasBook(shards)
-        self.keeper = Keeper(self.book, [FIRST, SECOND], shards, 1.0, 2)
-        self.generations = Generations(self.book, [FIRST, SECOND], shards)
+        self.keeper = Keeper(self.book, models, shards, 1.0, 2)
+        self.generations = Generations(self.book, models, shards)
         self._map = ShardMap(len(shards))
         self.longest_seconds = 0.0
 
