@@ -187,7 +187,7 @@ class Report:
         path = path / "report.json" if path.is_dir() else path
         try:
             return cls._of_json(json.loads(path.read_text(encoding="utf-8")))
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{path} is not a report of this version: {why}") from error
 
