@@ -33,7 +33,7 @@ from tandem.stages.notes import WRITER_PREFIX, WriterRule
 from tandem.stages.shard import Shard
 
 _POLL_SECONDS = 0.1
-# Then nobody waits for it, and another may take its place: no orchestrator may have its model.
+# Of a caller; then another request may take its place, as perhaps no orchestrator has the model.
 _WAIT_SECONDS = 120.0
 _DESCRIBE_SECONDS = 5.0
 
