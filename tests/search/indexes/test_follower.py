@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tandem.contract.deadline import Deadline
-from tandem.errors import WriterRefused
+from tandem.errors import StoreFull, WriterRefused
 from tandem.local.shard.local_shard import LocalShard
 from tandem.search.indexes.follower import Follower
 from tandem.search.indexes.pace import ReembedPace
@@ -133,20 +133,24 @@ async def test_what_the_model_cannot_encode_is_named_and_left_out(tmp_path: Path
 
 async def test_a_full_store_is_waited_for_and_harms_no_reader(tmp_path: Path) -> None:
     """It says why it waits, and continues once there is room."""
-    async with open_shard(tmp_path, map_bytes=1 << 20) as shard:
+    async with open_shard(tmp_path, map_bytes=8 << 20) as shard:
         caller = Caller(shard, "a", FIRST, 1)
-        await caller.store({f"item-{n}": f"{'x' * 2_000} {n}" for n in range(200)})
+        for size, first in ((9_000, 0), (10, 10_000)):  # then small ones, until none fits
+            with suppress(StoreFull):
+                for start in range(first, first + 10_000, 10):
+                    ids = range(start, start + 10)
+                    await caller.store({f"item-{n:05}": f"{'x' * size} {n}" for n in ids})
         each = follower(shard, 1)
         await each.begin()
         running = asyncio.create_task(each.run())
-        await asyncio.sleep(1.0)
-        assert "full" in each.progress.waits_for
+        await until(lambda: "full" in each.progress.waits_for)
         assert await stored_texts(shard, "a", FIRST) == caller.texts
-        for start in range(0, 150, 50):
-            ids = [f"item-{n}" for n in range(start, start + 50)]
+        for start in range(0, 400, 50):
+            ids = [f"item-{n:05}" for n in range(start, start + 50)]
             await shard.write(Delete("a", ids), Deadline.after(60))
             for item_id in ids:
                 del caller.texts[item_id]
+        await until(lambda: each.progress.is_scanned)
         each.stop()
         await running
         await until_even(follower(shard, 2))
