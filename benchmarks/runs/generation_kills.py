@@ -141,9 +141,9 @@ class Operator:
         address = self._addresses[number % 2]
         words = [sys.executable, "-m", "tandem.cli", "index", *command, "--address", address]
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=180, check=False)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=1_800, check=False)
         except subprocess.TimeoutExpired:
-            self.refusals[f"{command[0]}: no answer in 180 s"] += 1
+            self.refusals[f"{command[0]}: no answer in 1,800 s"] += 1
             return False
         self.counts[command[0]] += done.returncode == 0
         if done.returncode:
