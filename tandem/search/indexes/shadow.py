@@ -97,7 +97,7 @@ class Shadow:
         """Repeats a search by chance, out of its caller's way and in its time; one at a time."""
         is_due = record.previous and time.time() < record.promoted_time + SHADOW_SECONDS
         # A caller's own token may fail a search, or have it wait: no fault of the generation.
-        if not is_due or record.rolled_back_why or query.consistency_tokens:
+        if not is_due or query.consistency_tokens:
             return
         now = time.monotonic()
         is_free = self._running is None or self._running.done()

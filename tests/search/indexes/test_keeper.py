@@ -6,13 +6,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, GenerationRefused, IndexIdInvalid, IndexNotFound
-from tandem.search.indexes.kept_generations import DROP, PROMOTE, ROLL_BACK
+from tandem.search.indexes.kept_generations import DROP, PROMOTE, ROLL_BACK, followed_generation
 from tests.support.item_store.followed_index import LONG
 from tests.support.orchestrator_svc.kept_index import FIRST, Orchestrating, soon
 from tests.support.orchestrator_svc.local_shards import local_shards, until
@@ -82,6 +83,11 @@ async def test_what_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
         assert await one.stored("photos") == one.texts
         await one.write("b", "text 3")  # writes are taken again
         assert await one.ask(PROMOTE) == "photos@2"
+        record = await one.record()
+        assert followed_generation(record) == record.previous == "photos"
+        assert not followed_generation(replace(record, promoted_time=1.0))  # for a day
+        assert await one.ask(DROP, "photos@1") == "photos@2"
+        assert not (await one.record()).previous
 
 
 async def test_a_half_built_generation_is_not_promoted(
