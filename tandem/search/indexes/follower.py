@@ -113,6 +113,8 @@ class Follower:
         self.lag = 0
         """Changes of the log, of all indexes, that were not looked at when it was last read."""
         self._saved_text, self._save_time, self._scan_time = "", 0.0, 0.0
+        self._waited_seconds = 0.0
+        """For an encoder or a disk; no work, after which the scan would rest."""
         self._is_stopped = False
 
     async def begin(self) -> None:
@@ -129,11 +131,12 @@ class Follower:
         began_time, before_count = time.monotonic(), self.progress.scanned_count
         while not self._is_stopped:
             has_brought = await self.follow()
-            now = time.monotonic()
+            now, waited_seconds = time.monotonic(), self._waited_seconds
             if not self.progress.is_scanned and now >= self._scan_time:
                 await self._scan()
                 ended = time.monotonic()
-                self._scan_time = ended + self._pace.rest_seconds(ended - now)
+                worked_seconds = ended - now - (self._waited_seconds - waited_seconds)
+                self._scan_time = ended + self._pace.rest_seconds(worked_seconds)
                 count = self.progress.scanned_count - before_count
                 self.progress.items_per_second = count / (ended - began_time)
             elif not has_brought:
@@ -262,6 +265,7 @@ class Follower:
     ) -> T:
         """Returns what the work does, tried again after those errors until stop() is called."""
         while True:
+            began_time = time.monotonic()
             try:
                 done = await work()
             except errors as error:
@@ -274,6 +278,7 @@ class Follower:
             with suppress(StoreFull):
                 await self._save()
             await asyncio.sleep(_WAIT_SECONDS)
+            self._waited_seconds += time.monotonic() - began_time
 
     async def _save(self) -> None:
         text = self.progress.text()
