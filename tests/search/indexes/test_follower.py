@@ -138,8 +138,8 @@ async def test_a_full_store_is_waited_for_and_harms_no_reader(tmp_path: Path) ->
         for size, first in ((9_000, 0), (10, 10_000)):  # then small ones, until none fits
             with suppress(StoreFull):
                 for start in range(first, first + 10_000, 10):
-                    ids = range(start, start + 10)
-                    await caller.store({f"item-{n:05}": f"{'x' * size} {n}" for n in ids})
+                    numbers = range(start, start + 10)
+                    await caller.store({f"item-{n:05}": f"{'x' * size} {n}" for n in numbers})
         each = follower(shard, 1)
         await each.begin()
         running = asyncio.create_task(each.run())
