@@ -131,8 +131,17 @@ async def test_what_the_model_cannot_encode_is_named_and_left_out(tmp_path: Path
         assert each.progress.failed == {}
 
 
-async def test_a_full_store_is_waited_for_and_harms_no_reader(tmp_path: Path) -> None:
-    """It says why it waits, and continues once there is room."""
+async def test_a_full_store_is_waited_for_and_harms_no_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says why it waits, and continues once there is room; a wait is no work to rest after."""
+    worked_seconds = [0.0]
+
+    def rest_seconds(_: ReembedPace, worked: float) -> float:
+        worked_seconds.append(worked)
+        return 0.0
+
+    monkeypatch.setattr(ReembedPace, "rest_seconds", rest_seconds)
     async with open_shard(tmp_path, map_bytes=8 << 20) as shard:
         caller = Caller(shard, "a", FIRST, 1)
         for size, first in ((9_000, 0), (10, 10_000)):  # then small ones, until none fits
@@ -144,6 +153,7 @@ async def test_a_full_store_is_waited_for_and_harms_no_reader(tmp_path: Path) ->
         await each.begin()
         running = asyncio.create_task(each.run())
         await until(lambda: "full" in each.progress.waits_for)
+        await asyncio.sleep(2.0)
         assert await stored_texts(shard, "a", FIRST) == caller.texts
         for start in range(0, 400, 50):
             ids = [f"item-{n:05}" for n in range(start, start + 50)]
@@ -153,5 +163,6 @@ async def test_a_full_store_is_waited_for_and_harms_no_reader(tmp_path: Path) ->
         await until(lambda: each.progress.is_scanned)
         each.stop()
         await running
+        assert max(worked_seconds) < 2.0
         await until_even(follower(shard, 2))
         assert await stored_texts(shard, "a@2", SECOND) == caller.texts
