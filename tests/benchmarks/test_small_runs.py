@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     "command",
     [
+        "abstention --count 40 --draws 2",
         "calibration --scenes 40 --queries 8",
+        "contents --items 32 --content-bytes 20000 --work WORK",
         "engine --scenes 24 --queries 6",
         "gateway --scenes 12 --searches 5",
         "golden --queries 40",
