@@ -4,8 +4,8 @@
 
 A whole Tandem on this machine with two small models and two shards. Once the second generation
 serves, its encoder is stopped for 0.4 s of every 0.5 s (slow) or ended (failing), while clients
-search; nobody else asks for a rollback. Prints one JSON line: the seconds from the fault until the
-first generation serves again, the reason in the record, and how many searches failed meanwhile.
+search, and no operator asks for a rollback. Prints one JSON line: the seconds from the fault until
+the first generation serves again, the reason in the record, and how many searches failed meanwhile.
 With `none`, which is the control, it watches for the same time that nothing happens.
 """
 

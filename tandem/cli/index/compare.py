@@ -16,6 +16,7 @@ from tandem.cli.evaluate.judged_measure import judged_reports
 from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS
 from tandem.cli.terminal.json_answer import with_json
 from tandem.client import Access, Client, Modality
+from tandem.corpus.judged_queries import read_judged_queries
 from tandem.lab.evaluation.gate import GateRefusal, gate_verdict
 
 QUERIES = Annotated[Path, typer.Option(help="judged queries: a folder or a .jsonl file")]
@@ -46,6 +47,7 @@ def compared(
 ) -> list[GateRefusal]:
     """Measures both, prints the comparison, and returns why the candidate may not replace."""
     index_ids = [serving, candidate]
+    read_judged_queries(queries)  # what is wrong with them is said before a server is asked
     with Client(asked.address, access=Access.from_environment()) as client:
         before_count = _item_count(client, serving)
         reports = judged_reports(asked, index_ids, queries)
