@@ -13,6 +13,7 @@ import pytest
 
 from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, GenerationRefused, IndexIdInvalid, IndexNotFound
+from tandem.search.indexes import kept_generations
 from tandem.search.indexes.kept_generations import DROP, PROMOTE, ROLL_BACK, followed_generation
 from tests.support.item_store.followed_index import LONG
 from tests.support.orchestrator_svc.kept_index import FIRST, Orchestrating, soon
@@ -101,6 +102,24 @@ async def test_a_half_built_generation_is_not_promoted(
         with pytest.raises(GenerationRefused, match="half-built"):
             await one.ask(PROMOTE)
         assert (await one.record()).serving == "photos"
+
+
+async def test_a_fence_that_takes_too_long_gives_up_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The generation that serves takes writes again, and nothing is lost."""
+    async with orchestrating(tmp_path) as (one,):
+        await one.write("a", "text 1")
+        await one.generations.create("photos", soon())
+        await one.until_scanned()
+        monkeypatch.setattr(kept_generations, "FENCE_SECONDS", 1e-9)
+        with pytest.raises(GenerationRefused, match="its last 0 changes took over"):
+            await one.ask(PROMOTE)
+        await one.write("b", "text 2")
+        assert (await one.record()).serving == "photos"
+        monkeypatch.undo()
+        assert await one.ask(PROMOTE) == "photos@2"
+        assert await one.stored("photos@2") == one.texts
 
 
 async def test_a_generation_is_dropped_where_no_model_is_its_own(
