@@ -68,8 +68,11 @@ class _Handler(SimpleHTTPRequestHandler):
         if self.path in ("/", "/judge.js", "/judge.css"):
             super().do_GET()
             return
-        _, name, *rest = self.path.split("/", 2)
-        self._answer(lambda: self.server.contents[name](unquote(rest[0])))
+        self._answer(self._content)
+
+    def _content(self) -> Content:
+        _, name, item_id = self.path.split("/", 2)
+        return self.server.contents[name](unquote(item_id))
 
     def do_POST(self) -> None:
         self._answer(self._judge)
