@@ -77,7 +77,7 @@ def test_the_generated_code_is_that_of_the_protos(tmp_path: Path) -> None:
     generate("go", tmp_path)
 
     made, kept = contents(tmp_path / "gen"), contents(FOLDER / "gen")
-    assert len(made) == 11
+    assert len(made) == 12
     assert [name for name in made.keys() | kept.keys() if made.get(name) != kept.get(name)] == []
 
 

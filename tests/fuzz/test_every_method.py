@@ -15,6 +15,8 @@ from google.protobuf.message import Message
 from tandem.chassis.calls.channels import open_channel
 from tandem.client import Client
 from tandem.stack.stack import LocalStack
+from tandem.v1.index_service_pb2 import SetWriterRequest
+from tandem.v1.index_service_pb2_grpc import IndexServiceStub
 from tests.support.fuzz.fuzzing import (
     Tally,
     fuzz,
@@ -65,6 +67,11 @@ async def test_no_request_makes_a_service_fail(
                 valid = known.valid.get(method.name, [])
                 requests = made_requests(method, valid, known.values, fuzz_seed())
                 tallies[method.full_name] = await fuzz(channel, method, requests, COUNT)
+                if method.name == "SetWriter":
+                    # Some of the requests close the index to callers, in any term.
+                    await IndexServiceStub(channel).SetWriter(
+                        SetWriterRequest(index_id=INDEX_ID, term=2**63 - 1, is_open=True)
+                    )
                 if method.name in ("RemoveIndex", "DeleteIndex"):
                     # Some of the requests are right, and then nothing else finds anything.
                     await asyncio.to_thread(fill_index, tiny_stack.address)

@@ -90,7 +90,7 @@ def test_evaluate_prints_recalls_with_intervals(stack: LocalStack) -> None:
     assert "text→image" in output
     assert "image→text" in output
     # A row each way, in the table of recalls and in that of NDCG and MAP.
-    assert output.count("BE + CE") == 4
+    assert output.count("BE + CE") == 6
     assert "95 % CI" in output
 
 

@@ -12,7 +12,7 @@ from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.cli.terminal.progress import LongWork, duration
 from tandem.client.calls.refusal import Call, calling
 from tandem.contract.generation_ids import alias_of, generation_id, generation_number
-from tandem.errors import PermissionDenied
+from tandem.errors import PermissionDenied, ServerUnknown
 from tandem.v1 import generation_service_pb2 as pb
 from tandem.v1.generation_service_pb2_grpc import GenerationServiceStub
 
@@ -70,11 +70,14 @@ def drop_generation(index_id: str, address: str) -> None:
 
 
 def listed_generations(address: str) -> list[pb.AliasGenerations]:
-    """Returns aliases with their generations; none to a caller that may not administer."""
+    """Returns aliases with their generations; none to a caller that may not administer.
+
+    Nor has a server of an earlier release any, which does not know the method.
+    """
     try:
         with calling(address, GenerationServiceStub) as call:
             found = call("ListGenerations", pb.ListGenerationsRequest())
-    except PermissionDenied:
+    except (PermissionDenied, ServerUnknown):
         return []
     return [each for each in found.aliases if len(each.generations) > 1 or each.last_outcome]
 
