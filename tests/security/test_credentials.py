@@ -130,7 +130,7 @@ async def test_bad_credentials_enter_nothing(secured: SecuredStack, tmp_path: Pa
         for path in served:
             code = await attempt(secured, service, path, good_of(secured, service))
             assert code.name not in REFUSALS, (service, path, code)
-        methods = {path.rpartition("/")[2] for path in served}
+        methods = {path.rpartition("/")[2] for path in served} - {"ReadNotes"}
         # A call is counted as it ends, which its caller may see first.
         for _ in range(50):
             gained = {method for method, _ in entered(secured, service) - before}

@@ -25,6 +25,7 @@ ALLOWED = frozenset(
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.NOT_FOUND,
         grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.ABORTED,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.UNIMPLEMENTED,
         grpc.StatusCode.DEADLINE_EXCEEDED,
