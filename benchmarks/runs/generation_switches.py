@@ -4,10 +4,11 @@
     python -m benchmarks.runs.generation_switches --items 300 --searches 200    # the short form
 
 A whole Tandem on this machine with two small models, two shards and two orchestrators; 16 clients
-search and one writes up to 50 times a second. Each step lasts until its command ended and so many
-searches were answered. Prints one JSON line with searches, failed ones and p50 and p99 of each
-step, answers with scores of both models, and acknowledged writes that a generation lacks or has in
-another form. Exits 1 if a search failed, an answer was mixed, or a write is lost or stale.
+search, and 20 streams write up to 50 times a second together. Each step lasts until its command
+ended and `--searches` searches were answered. Prints one JSON line with searches, failed ones and
+p50 and p99 of each step, answers with scores of both models, and acknowledged writes that a
+generation lacks or has in another form. Exits 1 if a search failed, an answer was mixed, or a write
+is lost or stale.
 """
 
 import argparse
@@ -78,7 +79,7 @@ async def measured(address: str, load: TimedLoad, operator: kills.Operator, aske
         ]
         await kills.fill(clients[0], load, asked.items)
         tasks = [asyncio.create_task(load.search(each)) for each in clients[1:]]
-        # One stream waits for each answer: so many give 50 a second while an answer takes 0.3 s.
+        # A stream waits for each answer: 20 of them give 50 writes a second at 0.3 s an answer.
         pause_seconds = WRITER_COUNT / WRITES_A_SECOND - 0.3
         for writer in range(WRITER_COUNT):
             writing = load.write(clients[0], writer, pause_seconds)

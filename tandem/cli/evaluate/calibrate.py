@@ -43,7 +43,8 @@ class CalibrateIndexOptions:
     count: Annotated[int | None, typer.Option(help="records of it", min=1)] = None
     seed: Annotated[int, typer.Option(help="seed of the scenes", min=0, max=MAX_SEED)] = 1
     query_count: Annotated[
-        int, typer.Option(help="at most so many queries in each direction, drawn at random", min=40)
+        int,
+        typer.Option(help="most queries in each direction, drawn at random", min=40),
     ] = 1_000
     rerank_k: Annotated[
         int,
@@ -93,7 +94,7 @@ def calibrate(asked: CalibrateIndexOptions) -> None:
 
 
 def _drawn(queries: list[JudgedQuery], count: int) -> list[JudgedQuery]:
-    """Returns at most so many of each direction."""
+    """Returns at most `count` queries of each direction."""
     shuffled = random.Random(1).sample(queries, len(queries))
     by_direction: dict[str, list[JudgedQuery]] = {}
     for each in shuffled:

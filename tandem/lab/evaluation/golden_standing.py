@@ -13,7 +13,7 @@ R_AT_1, RANK = "R@1", "rank"
 # The difference that is sought and, before any judgement, the mean square of differences. RANK is
 # how often the rank of the first match was halved; on photographs 3 points of R@1 were 0.2.
 _MEASURES: Final = {R_AT_1: (0.03, 0.15), RANK: (0.2, 1.8)}
-# With so many judged queries the assumption counts half.
+# At this number of judged queries the assumption has half of the weight.
 _ASSUMED_COUNT: Final = 20
 # Of the normal distribution: for a two-sided test at 0.05, and for a power of 0.8.
 _TEST_Z, _POWER_Z = 1.959964, 0.841621
@@ -88,7 +88,7 @@ def _standing(
 
 
 def _value(relevant_ids: frozenset[str], ids: Sequence[str], measure: str) -> float:
-    # A match beyond a list counts as just behind it.
+    # A match that the list does not contain gets the rank after the last.
     rank = next((n for n, each in enumerate(ids, start=1) if each in relevant_ids), len(ids) + 1)
     if measure == R_AT_1:
         return float(rank == 1)

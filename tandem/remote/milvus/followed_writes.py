@@ -59,7 +59,7 @@ class FollowedWrites:
         return self._connection.as_written(collection.name, known)
 
     async def check(self, write: Upsert | Delete | None, deadline: Deadline) -> int:
-        """Returns the revision of the rule that allows the write; None stands for a drop.
+        """Returns the revision of the rule that allows the write; None means a drop.
 
         Raises ServiceUnavailable while a fence refuses writes, and WriterRefused.
         """

@@ -42,9 +42,9 @@ class IndexList:
     ) -> IndexPage:
         """Returns the indexes after that id that the caller may search, with items of all shards.
 
-        An alias stands for its generations, with the items of the serving one. Raises
-        ShardsMissing, or DeadlineExceeded, if no shard answered, or full coverage is required and
-        one did not.
+        An alias is listed instead of its generations, with the item counts of the serving one.
+        Raises ShardsMissing, or DeadlineExceeded, if no shard answered, or full coverage is
+        required and one did not.
         """
         check_batch_size("page_size", size, MAX_PAGE_SIZE)
         if after:

@@ -35,6 +35,7 @@ _LONGEST_PAUSE_SECONDS = 5.0
 _SIGNIFICANCE = 1e-4
 
 _ROLLBACK_SECONDS = 60.0
+_FAULTS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL")
 
 Outcome = SearchResult | TandemError
 
@@ -68,7 +69,7 @@ class ShadowVerdict:
     def note(self, live: Outcome, shadow: Outcome) -> str:
         """Counts a pair; returns why the generation is worse, or nothing."""
         failed, empty, slow = self._tests.values()
-        failed.note(isinstance(live, TandemError), isinstance(shadow, TandemError))
+        failed.note(_has_failed(live), _has_failed(shadow))
         if not isinstance(live, TandemError) and not isinstance(shadow, TandemError):
             empty.note(not live.items, not shadow.items)
             is_slower = _seconds(live) > _SLOWER * _seconds(shadow)
@@ -130,6 +131,11 @@ class Shadow:
             with suppress(TandemError):
                 in_time = Deadline.after(_ROLLBACK_SECONDS)
                 await self._generations.ask(ROLL_BACK, record.alias, why, "shadow", in_time)
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    """Returns whether the service failed; what a caller asked wrongly says nothing of a model."""
+    return isinstance(outcome, TandemError) and outcome.status in _FAULTS
 
 
 def _seconds(result: SearchResult) -> float:

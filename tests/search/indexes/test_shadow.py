@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tandem.contract.search.answer import NO_SECONDS, Coverage, FoundItem, SearchResult
-from tandem.errors import ConsistencyTokenInvalid, ModelUnavailable, TandemError
+from tandem.errors import ConsistencyTokenInvalid, ModelMismatch, ModelUnavailable, TandemError
 from tandem.search.indexes import shadow
 from tandem.search.indexes.kept_generations import ROLL_BACK
 from tandem.search.indexes.shadow import ShadowVerdict
@@ -44,6 +44,7 @@ FAILED = ModelUnavailable(model="next", why="it is away")
         (answer(), answer(0.3), ""),
         (answer(count=0), answer(count=0), ""),
         (FAILED, FAILED, ""),
+        (ModelMismatch(request="a", index="b"), answer(), ""),
     ],
 )
 def test_a_generation_is_worse_after_few_searches_or_never(
