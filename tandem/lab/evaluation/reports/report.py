@@ -212,9 +212,10 @@ class Report:
             for each in content["rankings"]
         )
         ties, folds = content.get("tied_counts", {}), content.get("fold_query_counts", {})
-        return cls(
-            content["about"], content["languages"], rankings, content["seconds"], ties, folds
-        )
+        languages = {name: list(each) for name, each in content["languages"].items()}
+        if not rankings:
+            raise ValueError("it has no rankings")
+        return cls(content["about"], languages, rankings, content["seconds"], ties, folds)
 
     def _measures(self, ranking: Ranking) -> dict[str, Any]:
         return {

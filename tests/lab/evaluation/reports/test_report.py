@@ -12,7 +12,7 @@ import pytest
 from tandem.lab.evaluation.reports.evaluation_time import EVERY_PAIR
 from tandem.lab.evaluation.reports.plots import plot_recall_against_time
 from tandem.lab.evaluation.reports.published import published_rows
-from tandem.lab.evaluation.reports.report import BE, Ranking, Report, joined
+from tandem.lab.evaluation.reports.report import BE, FORMAT_VERSION, Ranking, Report, joined
 from tandem.lab.evaluation.reports.report_markdown import report_markdown
 from tandem.lab.evaluation.reports.spread import Spread
 from tests.support.evaluation.made_report import CE, IMAGE, TEXT, report
@@ -137,6 +137,12 @@ def test_a_report_is_read_back_from_its_file(tmp_path: Path) -> None:
     assert [each["median_rank"] for each in measures] == ["3.0", "1.0", "6.0", "1.5"]
 
 
+FIELDS = (
+    f'{{"format_version": {FORMAT_VERSION}, "about": {{}}, "seconds": {{}}, '
+    '"rankings": %s, "languages": %s}'
+)
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -144,6 +150,9 @@ def test_a_report_is_read_back_from_its_file(tmp_path: Path) -> None:
         "[",
         "[1]",
         '{"format_version": 99}',
+        FIELDS % ("[]", "{}"),
+        FIELDS % ("[{}]", "{}"),
+        FIELDS % ("[]", "3"),
     ],
 )
 def test_a_file_that_is_not_a_report_is_named(tmp_path: Path, content: str) -> None:
