@@ -1,9 +1,16 @@
 """Defines the records that every corpus gives: pictures with captions."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tandem.contract.filtering.attributes import Attributes
+
+
+class FileState(NamedTuple):
+    """What a file system says of a file without reading it."""
+
+    size_bytes: int
+    mtime_ns: int
 
 
 class ImageSource(Protocol):
@@ -12,6 +19,13 @@ class ImageSource(Protocol):
     def read(self) -> bytes:
         """Returns the picture as an encoded file (JPEG, PNG or WebP), the same on every call."""
         ...
+
+    def stat(self) -> FileState | None:
+        """Returns the state of what has the bytes: the same as long as they are, reads none.
+
+        None if there is no such file, so that only `read` says what the picture is.
+        """
+        return None
 
 
 @dataclass(frozen=True, slots=True)

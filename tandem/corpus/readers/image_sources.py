@@ -15,6 +15,7 @@ from tandem.corpus.errors import (
     PictureTooLarge,
 )
 from tandem.corpus.readers.plain_file import leads_out
+from tandem.corpus.records import FileState, ImageSource
 
 # Twice the decoder's limit, as the largest JPEGs of phones have. It keeps any file from filling the
 # memory before the decoder, or a message before the server, can reject it.
@@ -27,7 +28,7 @@ PICTURE_SUFFIXES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class ImageFile:
+class ImageFile(ImageSource):
     """Reads a picture from a file."""
 
     path: Path
@@ -47,7 +48,7 @@ class ImageFile:
         PictureTooLarge over MAX_READ_BYTES.
         """
         try:
-            path = self.path if os.path.lexists(self.path) else _spelled_on_disk(self.path)
+            path = self._on_disk()
             if self.root is not None and (outside := leads_out(path, self.root)):
                 raise PictureOutside(f"{self.place} names {path}, which {outside}")
             # Checked first, because opening a named pipe would block forever.
@@ -63,9 +64,16 @@ class ImageFile:
                 f"{self.place} names {self.path}, which cannot be read: {error.strerror}"
             ) from error
 
+    def stat(self) -> FileState | None:
+        """Returns the file's state; None if it is missing."""
+        return file_state(self._on_disk())
+
+    def _on_disk(self) -> Path:
+        return self.path if os.path.lexists(self.path) else _spelled_on_disk(self.path)
+
 
 @dataclass(frozen=True, slots=True)
-class NoImage:
+class NoImage(ImageSource):
     """Stands in for the picture of a record that names none."""
 
     place: str
@@ -96,6 +104,15 @@ def image_file(root: Path, name: str, place: str, walls: Path | None = None) -> 
     if not named.parts or "\0" in name:
         raise CorpusMalformed(f"{place} names the picture {name!r}; put its file name there")
     return ImageFile(root / named, place, walls or root)
+
+
+def file_state(path: Path) -> FileState | None:
+    """Returns a file's size and time; None if it cannot be asked."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return FileState(stat.st_size, stat.st_mtime_ns)
 
 
 def check_size(place: str, size_bytes: int) -> None:
