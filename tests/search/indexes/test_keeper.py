@@ -61,6 +61,19 @@ async def test_a_generation_is_made_promoted_rolled_back_and_dropped_under_write
         assert (await one.record()).next_number == 3
 
 
+async def test_an_index_without_items_is_followed_by_another_model_too(tmp_path: Path) -> None:
+    async with orchestrating(tmp_path) as (one,):
+        await one.write("a", "text 1")
+        await one.write("a", None)
+        await one.generations.create("photos", soon())
+        await one.until_scanned()
+        assert await one.ask(PROMOTE) == "photos@2"
+        assert await one.ask(DROP, "photos") == "photos@2"
+        made = await one.generations.create("photos", soon())
+        assert made.index_id == "photos@3"
+        assert made.fingerprint != "model-b"
+
+
 async def test_what_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
     async with orchestrating(tmp_path) as (one,):
         with pytest.raises(IndexNotFound):
