@@ -10,7 +10,7 @@ from typing import Annotated, Final, Self, TypeVar
 
 import typer
 
-from tandem.cli.corpora.corpora import CORPUS_HELP, corpus_place, index_of, open_corpus
+from tandem.cli.corpora.corpora import CORPUS_HELP, EXCLUDE, corpus_place, index_of, open_corpus
 from tandem.cli.corpora.detector_files import (
     SentRecord,
     open_detector_files,
@@ -68,6 +68,7 @@ class SourceOptions:
         ),
     ] = None
     seed: Annotated[int, "which scenes"] = DEFAULT_SEED
+    exclude: EXCLUDE = None
     on_error: Annotated[
         OnError,
         "what to do with an unreadable image or caption: stop, or skip and count it; "
@@ -121,7 +122,9 @@ class SourceJob:
             opened, self._unread = self._unread, None
             return opened
         asked = self.asked
-        self.skipped = SkippedRecords(goes_on=asked.on_error is OnError.SKIP)
+        self.skipped = SkippedRecords(
+            goes_on=asked.on_error is OnError.SKIP, excluded=tuple(asked.exclude or ())
+        )
         return open_corpus(asked.corpus, asked.split, asked.seed, asked.count, self.skipped)
 
     def compare(self) -> list[str]:

@@ -47,7 +47,7 @@ from tandem.corpus.readers.shards import (
 from tandem.corpus.readers.splits import split_named
 from tandem.corpus.readers.tar_members import TarMember, tar_members
 from tandem.corpus.readers.tar_samples import JSON, PICTURE, TEXT, Name, Sample, tar_samples
-from tandem.corpus.records import Caption, FileState, ImageSource, Record
+from tandem.corpus.records import Caption, FileState, ImageSource, Record, record_id_of
 
 _SUFFIX: Final = ".tar"
 _COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
@@ -129,7 +129,9 @@ def _records(shard: ShardFile, split: str, language: str, left_out: LeftOut) -> 
     samples = _samples(shard, left_out)
     with open_plain_file(shard.path, shard.root) as file:
         for (part, key), members in samples.items():
-            record_id = f"{shard.name}+{part}/{key}" if part else f"{shard.name}/{key}"
+            record_id = record_id_of(
+                f"{shard.name}+{part}/{key}" if part else f"{shard.name}/{key}"
+            )
             captions: tuple[Caption, ...] = ()
             fault = None
             try:
