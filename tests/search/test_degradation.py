@@ -24,7 +24,7 @@ from tandem.contract.model_description import (
 )
 from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE, ScoreCalibration
 from tandem.search.calls.breaker import BREAKER_RULE
-from tandem.search.metrics import DEGRADED_ANSWERS
+from tandem.search.metrics import DEGRADED_ANSWERS, PROMISED_ANSWERS
 from tandem.search.time_budget import TIME_SHARES
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
@@ -355,6 +355,8 @@ async def test_a_promise_is_kept_by_what_scored(filled: Stack) -> None:
         similarities, scorer=first.rerank.reranker, null_scores=(8.5,) * 19, rerank_k=20
     )
     promised = search(max_false_answer_rate=0.05, return_n=2)
+    counted = PROMISED_ANSWERS.labels("scenes", "text_to_image", "answered")
+    count_before = counted._value.get()
     async with door(filled) as stub:
         request = pb.SetCalibrationsRequest(
             index_id="scenes",
@@ -381,6 +383,7 @@ async def test_a_promise_is_kept_by_what_scored(filled: Stack) -> None:
     )
     assert degraded.degradations == [pb.DEGRADATION_RERANK_SKIPPED]
     assert degraded.abstention.scorer == "bi-encoder"
+    assert counted._value.get() - count_before == 3
     assert [item.item_id for item in degraded.items] == NAMES[:2]
 
 
