@@ -63,6 +63,7 @@ from tandem.contract.search.query_wire import (
     page_query_from_proto,
     query_from_proto,
 )
+from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE
 from tandem.contract.search_path import KeywordState
 from tandem.errors import (
     ItemNotFound,
@@ -202,6 +203,13 @@ class _FakeServicer(
     @_answering
     def RemoveIndex(self, request: pb.RemoveIndexRequest) -> pb.RemoveIndexResponse:
         return INDEX_REMOVAL_WIRE.to_proto(self._index.remove_index(request.index_id))
+
+    @_answering
+    def SetCalibrations(self, request: pb.SetCalibrationsRequest) -> pb.SetCalibrationsResponse:
+        """Counts what a real one would keep: scores of the fake always have one meaning."""
+        self._index.items(request.index_id)
+        kinds = {SCORE_CALIBRATION_WIRE.from_proto(each).kind for each in request.calibrations}
+        return pb.SetCalibrationsResponse(calibration_count=len(kinds))
 
     @_answering
     def DescribeIndex(self, request: pb.DescribeIndexRequest) -> pb.DescribeIndexResponse:
