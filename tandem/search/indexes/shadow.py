@@ -45,7 +45,7 @@ _FAULTS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL")
 Outcome = SearchResult | TandemError
 
 
-class Comparison:
+class ShadowComparison:
     """Compares answers of the serving generation with those of the one before, by caller."""
 
     def __init__(self, promoted_time: float = 0.0) -> None:
@@ -91,7 +91,7 @@ class Shadow:
 
     def __init__(self, router: Router, generations: Generations) -> None:
         self._router, self._generations = router, generations
-        self.comparisons: dict[str, Comparison] = {}
+        self.comparisons: dict[str, ShadowComparison] = {}
         """By alias."""
 
     def offer(
@@ -104,7 +104,7 @@ class Shadow:
             return
         compared = self.comparisons.get(record.alias)
         if compared is None or compared.promoted_time != record.promoted_time:
-            compared = self.comparisons[record.alias] = Comparison(record.promoted_time)
+            compared = self.comparisons[record.alias] = ShadowComparison(record.promoted_time)
         if compared.takes(caller := asking_caller()):
             note = partial(compared.note, caller)
             comparing = self._compare(record, query, live, note, Deadline.after(timeout_seconds))

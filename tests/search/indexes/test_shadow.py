@@ -16,7 +16,7 @@ from tandem.contract.search.answer import NO_SECONDS, Coverage, FoundItem, Searc
 from tandem.errors import ConsistencyTokenInvalid, ModelMismatch, ModelUnavailable, TandemError
 from tandem.search.indexes import shadow
 from tandem.search.indexes.kept_generations import ROLL_BACK
-from tandem.search.indexes.shadow import Comparison
+from tandem.search.indexes.shadow import ShadowComparison
 from tandem.search.shard_map import ShardMap
 from tandem.search.writes.consistency_token import make_token
 from tandem.stages.item_write import Upsert
@@ -53,7 +53,7 @@ FAILED = ModelUnavailable(model="next", why="it is away")
 def test_a_generation_is_worse_after_few_searches_or_never(
     live: SearchResult | TandemError, before: SearchResult | TandemError, name: str
 ) -> None:
-    compared = Comparison()
+    compared = ShadowComparison()
     whys = [compared.note("a", live, before) for _ in range(200)]
     assert [why.partition(":")[0] for why in whys[18:19]] == [name]
     assert not any(whys[:18])
@@ -73,7 +73,7 @@ def test_a_generation_is_worse_after_few_searches_or_never(
 )
 def test_no_callers_word_alone_is_taken(others: str, between: int, first: int | None) -> None:
     """One of two finds nothing in each search (x), only by the generation that serves."""
-    compared, signs, count = Comparison(), iter(others), 0
+    compared, signs, count = ShadowComparison(), iter(others), 0
     for number in range(1, 401):
         live, caller = answer(count=0), "one"
         if number % (between + 1) == 0 and (sign := next(signs, "")):
@@ -91,7 +91,7 @@ def test_equal_generations_of_noisy_times_are_kept_for_an_hour() -> None:
     kept = 0
     for seed in range(20):
         noise = random.Random(seed)
-        compared, hostile = Comparison(), Comparison()
+        compared, hostile = ShadowComparison(), ShadowComparison()
         for _ in range(1_800):
             times = noise.lognormvariate(0, 1), noise.lognormvariate(0, 1)
             pair = answer(times[0]), answer(times[1])
@@ -105,7 +105,7 @@ def test_equal_generations_of_noisy_times_are_kept_for_an_hour() -> None:
 
 def test_callers_take_turns_under_any_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     """In 100 s one searches 100 times a second, and another once."""
-    compared, now, counts = Comparison(), 0.0, Counter[str]()
+    compared, now, counts = ShadowComparison(), 0.0, Counter[str]()
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for tick in range(10_000):
         now = tick / 100
