@@ -101,7 +101,7 @@ class Writes:
             key = item_key(collection.index_id, item.item_id)
             # Unlike that of any other write.
             record = pack_item(key, item, secrets.randbits(31))
-            version = item_version(item.item_id, key, record)
+            version = item_version(item.item_id, record)
             objects.append((record_key(collection.folder, version), record))
             rows.append(_row(collection, item, version, len(record)))
         old = await collection.versions(item_ids, deadline, LATELY)
