@@ -40,7 +40,7 @@ class InferenceCost:
         """Returns shares in proportion to the sizes; they add up to the whole."""
         whole = sum(sizes) or 1
 
-        def share(value: float | None, end: int, size: int) -> float | None:
+        def share(value: Any, end: int, size: int) -> Any:  # noqa: ANN401 (of any field)
             if isinstance(value, int):
                 # Differences of rounded sums add up; rounded differences would not.
                 return value * end // whole - value * (end - size) // whole

@@ -46,8 +46,9 @@ from tandem.search.rerank.rerank import (
     joined_outcome,
 )
 from tandem.search.retrieval import Retrieval, Retriever, SearchedShard
+from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
 from tandem.search.shard_map import ShardMap
-from tandem.search.time_budget import TIME_SHARES, TimeBudget, TimeShares
+from tandem.search.time_budget import TimeBudget
 from tandem.search.writes.consistency_token import read_tokens
 from tandem.stages.encoding import Encoder
 from tandem.stages.hit import Hit
@@ -68,8 +69,7 @@ class SearchServices:
     scorers: Sequence[CandidateScorer]
     shard_map: ShardMap
     calibrations: Calibrations
-    minimum_coverage: float = 0.0
-    shares: TimeShares = TIME_SHARES
+    settings: SearchSettings = SEARCH_DEFAULTS
     counts: LastItemCounts = field(default_factory=LastItemCounts)
     pace: RerankPace = field(default_factory=RerankPace)
     stages: Sequence[Stage] = ()
@@ -126,9 +126,8 @@ class Searcher:
         self._query_encoder = QueryEncoder(services.encoder, services.readers, services.shard_map)
         self._retriever = Retriever(
             services.shards,
-            minimum_coverage=services.minimum_coverage,
-            shares=services.shares,
-            counts=services.counts,
+            services.settings,
+            services.counts,
         )
         self._reranker = RerankStage(
             services.scorers, services.shard_map, services.pace, depth_rules
@@ -173,7 +172,7 @@ class Searcher:
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
         calibrations = await self.services.calibrations.of(query, deadline)
         stages_share = sum(stage.time_share for stage in self._asked(query))
-        budget = TimeBudget.until(deadline, self.services.shares, stages_share)
+        budget = TimeBudget.until(deadline, self.services.settings, stages_share)
         with timed_stage("encode", laps):
             encoded = await self._query_encoder.encode(query, budget.encode_end)
         with timed_stage("retrieve", laps):

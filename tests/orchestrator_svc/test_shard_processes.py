@@ -23,8 +23,8 @@ from tandem.search.assembly import Stages
 from tandem.search.calls.guarded import GuardedReranker, GuardedShard
 from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.search import Searcher, SearchServices
+from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
 from tandem.search.shard_map import ShardMap
-from tandem.search.time_budget import TIME_SHARES, TimeShares
 from tandem.search.writes.consistency_token import make_token, read_tokens
 from tandem.search.writes.ingest import Ingested, Ingester
 from tandem.search.writes.removal import Remover
@@ -92,7 +92,7 @@ class Shards:
 
 @asynccontextmanager
 async def shards(
-    folder: Path, count: int, shares: TimeShares = TIME_SHARES
+    folder: Path, count: int, settings: SearchSettings = SEARCH_DEFAULTS
 ) -> AsyncIterator[Shards]:
     """Runs index_svc processes; each takes half a second of CPU to start."""
     processes = [ShardProcess(folder / f"shard-{n}", n, count) for n in range(count)]
@@ -115,7 +115,7 @@ async def shards(
                 scorers=rerankers,
                 shard_map=shard_map,
                 calibrations=Calibrations(shards[0]),
-                shares=shares,
+                settings=settings,
             )
             router = router_over(services, Stages(encoder, shards, rerankers))
             yield Shards(
@@ -226,7 +226,7 @@ async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
     """Its connection is dropped after unanswered pings, long before the searches' deadlines, and
     opened again once it resumes.
     """
-    async with shards(tmp_path, 3, TimeShares(retrieval_seconds=100.0)) as running:
+    async with shards(tmp_path, 3, SearchSettings(retrieval_wait_seconds=100.0)) as running:
         await running.ingest({f"item-{n}": "0" for n in range(20)})
         running.processes[1].pause()
 
