@@ -7,7 +7,7 @@ from tandem.chassis.settings import AT_LEAST_0, SHARE, setting
 
 @dataclass(frozen=True, kw_only=True)
 class ShardSettings:
-    """Holds what a shard is told, by an operator or by the engine of a process."""
+    """Holds what an operator sets, or the engine of a process."""
 
     checked_at_start_bytes: int = setting(
         "largest store of which every page is checked at start; of a larger one, only pages on "
