@@ -21,10 +21,6 @@ class FileFault(StrEnum):
     """Lists why a file or folder was skipped, other than for its format."""
 
     HIDDEN = "hidden"
-    EXCLUDED = "excluded"
-    OF_OTHER_PROGRAMS = "of other programs"
-    OTHER_FORMAT = "picture again in another format"
-    NOTE = "text without a picture"
     NOT_PLAIN = "no plain file"
     UNLISTED = "cannot be listed"
     NAME_NOT_UTF8 = "name not UTF-8"
@@ -53,8 +49,6 @@ class LeftOut:
 
     goes_on: bool = False
     """Whether a reader continues after a record that it cannot read; otherwise it raises."""
-    excluded: tuple[str, ...] = ()
-    """Globs of files and folders that no reader lists (plain_file.py)."""
     counts: Counter[str] = field(default_factory=Counter)
     """Records by fault."""
     first: list[str] = field(default_factory=list)
@@ -126,8 +120,7 @@ class LeftOut:
 
     def unread_lists(self) -> str:
         """Returns what to do about skipped files that may have captions; nothing without any."""
-        reasons = (*_LISTS, FileFault.NOTE)
-        files = [name for why in reasons for name in self.first_files.get(why, ())]
+        files = [name for why in _LISTS for name in self.first_files.get(why, ())]
         if not files:
             return ""
         return (
@@ -165,5 +158,5 @@ def extension_of(path: str | PurePath) -> str:
 
 
 def _printable(line: str) -> str:
-    # Names from disks and JSON may have lone surrogates, which cannot be printed, and line feeds.
-    return line.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")
+    # Names from disks and JSON may contain lone surrogates, which cannot be printed.
+    return line.encode("utf-8", "backslashreplace").decode()

@@ -17,7 +17,7 @@ from tandem.corpus.errors import (
     PictureTooLarge,
 )
 from tandem.corpus.left_out import LeftOut, ReaderFault
-from tandem.corpus.records import ImageSource, Record
+from tandem.corpus.records import Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.pictures.image import decode_image
 from tandem.model_io.pictures.image_rules import Fit, ImageRules
@@ -150,7 +150,7 @@ def check_picture_there(record: Record) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPicture(ImageSource):
+class HeldPicture:
     """Holds an image source that was already read."""
 
     image_bytes: bytes

@@ -1,22 +1,9 @@
 """Defines the records that every corpus gives: pictures with captions."""
 
 from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import Final, NamedTuple, Protocol
+from typing import Protocol
 
 from tandem.contract.filtering.attributes import Attributes
-from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
-
-# The ids of captions are their record's with an end like "#zh-Hant-12".
-_MAX_RECORD_ID_BYTES: Final = MAX_ITEM_ID_BYTES - 16
-_DIGEST_LENGTH: Final = 16
-
-
-class FileState(NamedTuple):
-    """What a file system says of a file without reading it."""
-
-    size_bytes: int
-    mtime_ns: int
 
 
 class ImageSource(Protocol):
@@ -25,22 +12,6 @@ class ImageSource(Protocol):
     def read(self) -> bytes:
         """Returns the picture as an encoded file (JPEG, PNG or WebP), the same on every call."""
         ...
-
-    def stat(self) -> FileState | None:
-        """Returns the state of what has the bytes: the same as long as they are, reads none.
-
-        None if there is no such file, so that only `read` says what the picture is.
-        """
-        return None
-
-
-def record_id_of(name: str) -> str:
-    """Returns the id of a record of this name: itself, or a head and a digest of one too long."""
-    name_bytes = name.encode(errors="surrogatepass")
-    if len(name_bytes) <= _MAX_RECORD_ID_BYTES:
-        return name
-    head = name_bytes[: _MAX_RECORD_ID_BYTES - _DIGEST_LENGTH - 1].decode(errors="ignore")
-    return f"{head}~{sha256(name_bytes).hexdigest()[:_DIGEST_LENGTH]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,3 @@ class SearchSettings:
         default=0.3,
         within=SHARE_OVER_0,
     )
-
-
-SEARCH_DEFAULTS = SearchSettings()
-"""What holds where nothing is set."""

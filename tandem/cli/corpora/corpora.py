@@ -37,11 +37,6 @@ ON_ERROR = Annotated[
     typer.Option(help="what to do with an unreadable record: stop, or skip it and count it"),
 ]
 
-EXCLUDE = Annotated[
-    list[str] | None,
-    "glob of files and folders to leave out, by name or, with a slash, by path; may repeat",
-]
-
 
 def open_corpus(
     name: str, split: str, seed: int, count: int | None, left_out: LeftOut | None = None

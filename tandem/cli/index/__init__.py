@@ -6,5 +6,4 @@ promote             `tandem index promote`
 attach              `tandem attach`
 shard               the store of a shard
 remove              `tandem remove` and `index drop`
-listed_ids          the ids of an index
 """

@@ -22,7 +22,7 @@ from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, image_file
 from tandem.corpus.readers.plain_file import list_folder
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.splits import split_named
-from tandem.corpus.records import Caption, Record, record_id_of
+from tandem.corpus.records import Caption, Record
 
 _SUFFIX: Final = ".tsv"
 # Flickr's own lists number a picture's captions: 1.jpg#0.
@@ -90,14 +90,13 @@ def _records(
             left_out.refuse(error)
             continue
         seen.add(name)
-        record_id = record_id_of(name)
         captions: tuple[Caption, ...] = ()
         fault = None
         try:
-            captions = numbered_captions(record_id, map(decoded, lines, places), language)
+            captions = numbered_captions(name, map(decoded, lines, places), language)
         except CorpusMalformed as error:
             fault = str(error)
-        yield Record(record_id, captions, split, record_id, image, captions_fault=fault)
+        yield Record(name, captions, split, name, image, captions_fault=fault)
 
 
 def _rows(path: Path, root: Path | None, left_out: LeftOut) -> Iterator[tuple[str, bytes, str]]:

@@ -15,7 +15,6 @@ from tandem.corpus.errors import (
     PictureTooLarge,
 )
 from tandem.corpus.readers.plain_file import leads_out
-from tandem.corpus.records import FileState, ImageSource
 
 # Twice the decoder's limit, as the largest JPEGs of phones have. It keeps any file from filling the
 # memory before the decoder, or a message before the server, can reject it.
@@ -28,7 +27,7 @@ PICTURE_SUFFIXES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class ImageFile(ImageSource):
+class ImageFile:
     """Reads a picture from a file."""
 
     path: Path
@@ -48,7 +47,7 @@ class ImageFile(ImageSource):
         PictureTooLarge over MAX_READ_BYTES.
         """
         try:
-            path = self._on_disk()
+            path = self.path if os.path.lexists(self.path) else _spelled_on_disk(self.path)
             if self.root is not None and (outside := leads_out(path, self.root)):
                 raise PictureOutside(f"{self.place} names {path}, which {outside}")
             # Checked first, because opening a named pipe would block forever.
@@ -64,16 +63,9 @@ class ImageFile(ImageSource):
                 f"{self.place} names {self.path}, which cannot be read: {error.strerror}"
             ) from error
 
-    def stat(self) -> FileState | None:
-        """Returns the file's state; None if it is missing."""
-        return file_state(self._on_disk())
-
-    def _on_disk(self) -> Path:
-        return self.path if os.path.lexists(self.path) else _spelled_on_disk(self.path)
-
 
 @dataclass(frozen=True, slots=True)
-class NoImage(ImageSource):
+class NoImage:
     """Stands in for the picture of a record that names none."""
 
     place: str
@@ -104,15 +96,6 @@ def image_file(root: Path, name: str, place: str, walls: Path | None = None) -> 
     if not named.parts or "\0" in name:
         raise CorpusMalformed(f"{place} names the picture {name!r}; put its file name there")
     return ImageFile(root / named, place, walls or root)
-
-
-def file_state(path: Path) -> FileState | None:
-    """Returns a file's size and time; None if it cannot be asked."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return FileState(stat.st_size, stat.st_mtime_ns)
 
 
 def check_size(place: str, size_bytes: int) -> None:

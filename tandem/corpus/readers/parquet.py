@@ -34,7 +34,7 @@ from tandem.corpus.readers.caption_text import (
     language_field,
     numbered_captions,
 )
-from tandem.corpus.readers.image_sources import check_size, file_state, image_file
+from tandem.corpus.readers.image_sources import check_size, image_file
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.shards import (
     ShardFile,
@@ -43,7 +43,7 @@ from tandem.corpus.readers.shards import (
     shards_by_split,
 )
 from tandem.corpus.readers.splits import split_named
-from tandem.corpus.records import Caption, FileState, ImageSource, Record
+from tandem.corpus.records import Caption, Record
 
 try:
     import pyarrow as pa
@@ -75,7 +75,7 @@ _BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetImage(ImageSource):
+class ParquetImage:
     """Reads a picture from a row of a parquet file.
 
     The pictures of the last two row groups stay in memory, so that reading in order decodes each
@@ -116,10 +116,6 @@ class ParquetImage(ImageSource):
         if name := fields.get("path"):
             return image_file(self.file.parent, name, str(self), self.root).read()
         raise PictureMissing(f"{self} has an empty {_IMAGE}; fill it or remove the row")
-
-    def stat(self) -> FileState | None:
-        """Returns the parquet file's state."""
-        return file_state(self.file)
 
 
 def read_parquet(

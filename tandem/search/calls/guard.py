@@ -16,10 +16,9 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
-from tandem.search.calls.breaker import Breaker
+from tandem.search.calls.breaker import BREAKER_RULE, Breaker, BreakerRule
 from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.metrics import BREAKER_STATE, RETRIES, note_call
-from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
 
 Answer = TypeVar("Answer")
 
@@ -54,7 +53,7 @@ class CallGuard:
         self,
         name: str,
         retry_budget: RetryBudget | None = None,
-        settings: SearchSettings = SEARCH_DEFAULTS,
+        rule: BreakerRule = BREAKER_RULE,
         *,
         failures: tuple[type[TandemError], ...] = FAILURES,
         clock: Callable[[], float] = time.monotonic,
@@ -65,9 +64,7 @@ class CallGuard:
         self._failures = failures
         self._jitter = jitter or random.Random()
         gauge = BREAKER_STATE.labels(name)
-        self._breaker = Breaker(
-            settings, clock=clock, on_change=lambda state: gauge.set(state.value)
-        )
+        self._breaker = Breaker(rule, clock=clock, on_change=lambda state: gauge.set(state.value))
         for outcome in ("answered", "failed", "over_budget"):
             RETRIES.labels(name, outcome)
 

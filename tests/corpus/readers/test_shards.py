@@ -46,7 +46,7 @@ def test_a_folder_is_a_split(tmp_path: Path) -> None:
 
 
 def test_a_link_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
-    for folder in ("train", "val"):
+    for folder in ("train", "val", "lost+found"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "0.tar").touch()
     assert names(tmp_path) == {"train": ["train/0"], "val": ["val/0"]}

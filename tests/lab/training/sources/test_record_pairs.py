@@ -19,7 +19,7 @@ from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 
 @dataclass(frozen=True)
-class Bytes(ImageSource):
+class Bytes:
     content: bytes
 
     def read(self) -> bytes:
