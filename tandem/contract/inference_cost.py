@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import Any
 
 from tandem.contract.field_wire import DURATION_WIRE
@@ -33,6 +35,22 @@ class InferenceCost:
             for each in fields(self)
         }
         return InferenceCost(**sums)
+
+    def divided(self, sizes: Sequence[int]) -> list[InferenceCost]:
+        """Returns shares in proportion to the sizes; they add up to the whole."""
+        whole = sum(sizes) or 1
+
+        def share(value: Any, end: int, size: int) -> Any:  # noqa: ANN401 (of any field)
+            if isinstance(value, int):
+                # Differences of rounded sums add up; rounded differences would not.
+                return value * end // whole - value * (end - size) // whole
+            return None if value is None else value * size / whole
+
+        shares: list[dict[str, Any]] = [
+            {each.name: share(getattr(self, each.name), end, size) for each in fields(self)}
+            for end, size in zip(accumulate(sizes), sizes, strict=True)
+        ]
+        return [InferenceCost(**each) for each in shares]
 
 
 COST_WIRE = RecordWire(

@@ -9,8 +9,8 @@
                 | ["not"] "in" "(" value ("," value)* ")" | "starts" "with" text
 
 A value is a number, `true`, `false`, or a text. A text needs single or double quotes unless it is
-one plain word that is not a number, flag or keyword. `x != 3` is `not x = 3`, so it matches items
-without x as well.
+one plain word that is not a number, flag or keyword; so does a name that is a keyword. `x != 3` is
+`not x = 3`, so it matches items without x as well.
 """
 
 import re
@@ -214,11 +214,12 @@ class _Parser:
 
     def _name(self) -> str:
         token = self._take()
-        if token.kind != "word" or token.text in _KEYWORDS:
+        name = _unquoted(token.text) if token.kind == "quoted" else token.text
+        if token.kind not in ("word", "quoted") or (name == token.text and name in _KEYWORDS):
             raise self._wrong(token, f"an attribute's name is expected here, not {token}")
-        if fault := name_fault(token.text):
+        if fault := name_fault(name):
             raise self._wrong(token, fault)
-        return token.text
+        return name
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]

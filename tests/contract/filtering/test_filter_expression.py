@@ -40,6 +40,7 @@ MEANINGS: list[tuple[str, Filter]] = [
     ("a = 'two words'", OneOf("a", ("two words",))),
     (r"""a = "say \"hi\" \\" """, OneOf("a", ('say "hi" \\',))),
     ("a = 'and'", OneOf("a", ("and",))),
+    ("exists 'in' and 'not' in (1, 2)", AllOf((Exists("in"), OneOf("not", (1, 2))))),
     ("a = 9223372036854775807", OneOf("a", (2**63 - 1,))),
 ]
 
