@@ -3,5 +3,5 @@
 servicer, admin_servicer   IndexService and IndexAdminService
 corrupt_shard              what is served instead where the store is damaged
 assembly                   puts the parts together
-settings, shard_settings   the environment variables, and what the shard takes of them
+settings                   the environment variables
 """

@@ -13,7 +13,6 @@ from index_svc.move_servicer import MoveServicer
 from index_svc.servicer import IndexServicer
 from index_svc.settings import IndexSettings
 from index_svc.shard_backup import ShardBackups
-from index_svc.shard_settings import shard_settings
 from tandem.chassis.health.health import Probe
 from tandem.chassis.serve.service import Service
 from tandem.chassis.settings import SettingsError
@@ -57,6 +56,7 @@ def index_service(settings: IndexSettings) -> OpenedShard:
     keep_faiss_in_this_thread()
     path = Path(settings.store_path)
     _check_backup_url(settings.backup_url)
+    _check_gpu(settings.gpu_number)
     if damage := damage_of(path, settings.checked_at_start_bytes):
         corrupt = CorruptShard(settings, damage)
         stage, admin = cast(Shard, corrupt), IndexAdminServiceServicer()
@@ -70,7 +70,7 @@ def index_service(settings: IndexSettings) -> OpenedShard:
         map_bytes=settings.store_map_bytes,
         allow_any_file_system=settings.allow_any_file_system,
     )
-    shard = StoredShard(store, path, shard_settings(settings, _gpu_number(settings)))
+    shard = StoredShard(store, path, settings)
     return OpenedShard(_service(settings, shard), shard, store)
 
 
@@ -82,15 +82,11 @@ def _check_backup_url(url: str) -> None:
         raise SettingsError(f"INDEX_BACKUP_URL: {error}") from error
 
 
-def _gpu_number(settings: IndexSettings) -> int | None:
-    if settings.gpu_number < 0:
-        return None
-    if settings.gpu_number >= visible_gpu_count():
+def _check_gpu(number: int) -> None:
+    if number >= 0 and number >= (count := visible_gpu_count()):
         raise SettingsError(
-            f"INDEX_GPU_NUMBER is {settings.gpu_number}, FAISS sees {visible_gpu_count()} GPUs; "
-            "install faiss-gpu, or set -1"
+            f"INDEX_GPU_NUMBER is {number}, FAISS sees {count} GPUs; install faiss-gpu, or set -1"
         )
-    return settings.gpu_number
 
 
 def _service(settings: IndexSettings, shard: StoredShard) -> Service:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ settings.load_profile("tandem")
 # Tests call loopback by bare channels and urllib too, on machines behind a proxy as elsewhere.
 for _variable in ("no_proxy", "NO_PROXY"):
     os.environ[_variable] = loopback_spared(os.environ.get(_variable, ""))
+
+# Records of the jobs that tests run: `tandem ingest` keeps them in the user's folder.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tandem-jobs-")
 
 # Workers share the cores, and so do the processes that tests start. A second thread of OpenMP's in
 # torch, FAISS or NumPy then mostly waits for the first, and spins while it waits: without this,

@@ -8,6 +8,10 @@ no answer in it: strangers. Null scores are of queries of the index's half, thei
 as `tandem calibrate` takes them out. In each of the draws a random half of those queries gives
 null scores, and the other half is searched with its answers there. Scores are computed once (kept
 in FILE), and thresholds are those of the product.
+
+Each query is also asked with a random filter of its own, which leaves its answers and a share of
+the other items. "any candidate" is the cross-encoder without the product's rule for filters: that
+an item counts only among the first candidates of the search without one.
 """
 
 import argparse
@@ -32,7 +36,9 @@ from tandem.modeling.default_checkpoint import default_checkpoint
 
 RERANK_K = 20
 RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
-SCORERS = ("cross-encoder", "bi-encoder")
+SCORERS = ("cross-encoder", "any candidate", "bi-encoder")
+SHARES = (1.0, 0.5, 0.1, 0.01)
+"""Of the items, that a filter leaves."""
 
 Floats = NDArray[np.float32]
 
@@ -44,27 +50,29 @@ def main() -> None:
     rows = [
         row
         for direction in DIRECTIONS
+        for share in SHARES
         for scorer in SCORERS
-        for row in _rows(found, direction, scorer, arguments.draws)
+        for row in _rows(found, direction, share, scorer, arguments.draws)
     ]
     print(json.dumps({"benchmark": "abstention", "rows": rows}))
     print(
-        "\n| direction | scorer | strangers | null scores | promised | false | 95 % of draws "
-        "| expected | within | answered | right first, of those |"
+        "\n| direction | filter leaves | scorer | strangers | null scores | promised | false "
+        "| 95 % of draws | expected | within | answered | right first, of those |"
     )
-    print("| --- | --- | ---: | ---: | ---: | ---: | --- | --- | ---: | ---: | ---: |")
+    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | --- | --- | ---: | ---: | ---: |")
     for row in rows:
         low, high = row["interval"]
         least, most = row["expected"]
         print(
-            f"| {row['direction']} | {row['scorer']} | {row['strangers']} | {row['null_scores']} "
+            f"| {row['direction']} | {row['share']:.0%} | {row['scorer']} | {row['strangers']} "
+            f"| {row['null_scores']} "
             f"| {row['rate']:.0%} | {row['false']:.2%} | {low:.2%} to {high:.2%} "
             f"| {least:.2%} to {most:.2%} | {row['within']:.0%} | {row['answered']:.1%} "
             f"| {row['right']:.1%} |"
         )
     print("\n| direction | AUROC of logits | AUROC of similarities |\n| --- | ---: | ---: |")
     for direction in DIRECTIONS:
-        areas = [_area(found, direction, scorer) for scorer in SCORERS]
+        areas = [_area(found, direction, scorer) for scorer in ("cross-encoder", "bi-encoder")]
         print(f"| {direction} | {areas[0]:.4f} | {areas[1]:.4f} |")
 
 
@@ -105,45 +113,72 @@ def _scores(arguments: argparse.Namespace) -> Mapping[str, Any]:
         wanted = [
             gallery.answers(target)[q] | gallery.matches(target)[q] for q in range(len(queries_Q))
         ]
-        k = RERANK_K + max(map(len, wanted))
-        pool_QK = retrieve_order(similarity_QM, gallery.tie_order(target))[:, :k]
-        logits_QK = encoded._pool_logits(target, range(len(queries_Q)), pool_QK, lambda _: None)  # noqa: SLF001
-        is_wanted_QK = np.stack(
-            [np.isin(pool, list(w)) for pool, w in zip(pool_QK, wanted, strict=True)]
-        )
         found[f"{name}/is_stranger"] = ~is_in_R[queries_Q]
         # A stranger's caption may be true of another picture that is there.
         found[f"{name}/has_answer"] = np.array(
             [bool(is_item_M[list(each)].any()) for each in wanted]
         )
         found[f"{name}/picture"] = queries_Q
-        pooled_QK = np.take_along_axis(similarity_QM, pool_QK, axis=1)
-        for scorer, values_QK in zip(SCORERS, (logits_QK, pooled_QK), strict=True):
-            # The pool without the answers: the first others.
-            place_QK = np.cumsum(~is_wanted_QK, axis=1)
-            others_QK = np.where(~is_wanted_QK & (place_QK <= RERANK_K), values_QK, -np.inf)
-            whole_QK = values_QK[:, :RERANK_K]
-            found[f"{name}/{scorer}/null"] = others_QK.max(axis=1).astype(np.float32)
-            found[f"{name}/{scorer}/best"] = whole_QK.max(axis=1).astype(np.float32)
-            first_Q = whole_QK.argmax(axis=1)
-            found[f"{name}/{scorer}/right"] = np.take_along_axis(
-                is_wanted_QK, first_Q[:, None], axis=1
-            )[:, 0]
+        is_wanted_QM = np.zeros(similarity_QM.shape, bool)
+        for q, each in enumerate(wanted):
+            is_wanted_QM[q, list(each)] = True
+        first_QK = _pools(encoded, target, similarity_QM, RERANK_K)
+        is_first_QM = np.zeros(similarity_QM.shape, bool)
+        np.put_along_axis(is_first_QM, first_QK, True, axis=1)
+        for share in SHARES:
+            is_left_QM = (random.random(similarity_QM.shape) < share) | is_wanted_QM
+            left_QM = np.where(is_left_QM, similarity_QM, -np.inf)
+            pool_QK = _pools(encoded, target, left_QM, RERANK_K + max(map(len, wanted)))
+            pooled_QK = np.take_along_axis(left_QM, pool_QK, axis=1)
+            is_wanted_QK = np.take_along_axis(is_wanted_QM, pool_QK, axis=1)
+            is_first_QK = np.take_along_axis(is_first_QM, pool_QK, axis=1)
+            # A pool that is shorter has its first item again, which is scored once.
+            scored_QK = np.where(pooled_QK == -np.inf, pool_QK[:, :1], pool_QK)
+            any_QK = encoded._pool_logits(  # noqa: SLF001
+                target, range(len(queries_Q)), scored_QK, lambda _: None
+            )
+            any_QK = np.where(pooled_QK == -np.inf, -np.inf, any_QK)
+            # Null scores are of the pool without the answers: the others in it are counted too.
+            counted_QK = any_QK if share == 1.0 else np.where(is_first_QK, any_QK, -np.inf)
+            for scorer, values_QK in zip(SCORERS, (counted_QK, any_QK, pooled_QK), strict=True):
+                of_scorer = _best(values_QK, is_wanted_QK)
+                found |= {f"{name}/{share}/{scorer}/{k}": each for k, each in of_scorer.items()}
     if arguments.scores:
         np.savez(arguments.scores, **found)
     return found
 
 
+def _pools(
+    encoded: OfflineGallery, target: Modality, similarity_QM: Floats, k: int
+) -> NDArray[np.int64]:
+    return retrieve_order(similarity_QM, encoded._gallery.tie_order(target))[:, :k]  # noqa: SLF001
+
+
+def _best(values_QK: Floats, is_wanted_QK: NDArray[np.bool_]) -> Mapping[str, Any]:
+    """Returns the best score without the answers, with them, and whether one of them has it."""
+    # The pool without the answers: the first others.
+    place_QK = np.cumsum(~is_wanted_QK, axis=1)
+    others_QK = np.where(~is_wanted_QK & (place_QK <= RERANK_K), values_QK, -np.inf)
+    whole_QK = values_QK[:, :RERANK_K]
+    first_Q1 = whole_QK.argmax(axis=1)[:, None]
+    return {
+        "null": others_QK.max(axis=1).astype(np.float32),
+        "best": whole_QK.max(axis=1).astype(np.float32),
+        "right": np.take_along_axis(is_wanted_QK, first_Q1, axis=1)[:, 0],
+    }
+
+
 def _rows(
-    found: Mapping[str, Any], direction: str, scorer: str, draw_count: int
+    found: Mapping[str, Any], direction: str, share: float, scorer: str, draw_count: int
 ) -> Iterator[Mapping[str, Any]]:
     picture, has_answer = found[f"{direction}/picture"], found[f"{direction}/has_answer"]
     is_stranger = found[f"{direction}/is_stranger"] & ~has_answer
     is_known = ~found[f"{direction}/is_stranger"] & has_answer
-    null, best, right = (
-        found[f"{direction}/{scorer}/{name}"] for name in ("null", "best", "right")
+    null = found[f"{direction}/1.0/{scorer}/null"]
+    filtered, best, right = (
+        found[f"{direction}/{share}/{scorer}/{name}"] for name in ("null", "best", "right")
     )
-    strangers = null[is_stranger]
+    strangers = filtered[is_stranger]
     for rate in RATES:
         random = np.random.default_rng(7)
         false, answered, correct, within = [], [], [], []
@@ -156,6 +191,8 @@ def _rows(
             _, first = np.unique(picture[numbers], return_index=True)
             scores = null[numbers[first]][:MAX_NULL_SCORE_COUNT]
             count = len(scores)
+            if count + 1 < 1 / rate:
+                break
             threshold = ScoreCalibration(
                 model_fingerprint="",
                 query_modality=Modality.TEXT,
@@ -170,8 +207,11 @@ def _rows(
             stranger_count = len(np.unique(picture[is_stranger]))
             expected = _expected(rate, count, stranger_count)
             within.append(expected[0] <= false[-1] <= expected[1])
+        if not false:
+            continue
         yield {
             "direction": direction,
+            "share": share,
             "scorer": scorer,
             "strangers": len(strangers),
             "null_scores": count,
@@ -198,7 +238,7 @@ def _expected(rate: float, null_count: int, query_count: int) -> tuple[float, fl
 def _area(found: Mapping[str, Any], direction: str, scorer: str) -> float:
     """Returns the chance that a query with an answer scores higher than a stranger."""
     has_answer, is_outside = found[f"{direction}/has_answer"], found[f"{direction}/is_stranger"]
-    best, null = found[f"{direction}/{scorer}/best"], found[f"{direction}/{scorer}/null"]
+    best, null = (found[f"{direction}/1.0/{scorer}/{each}"] for each in ("best", "null"))
     known, strangers = best[~is_outside & has_answer], np.sort(null[is_outside & ~has_answer])
     below = np.searchsorted(strangers, known, "left") + np.searchsorted(strangers, known, "right")
     return float(below.mean() / 2 / len(strangers))

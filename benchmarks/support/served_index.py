@@ -21,7 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.peers.measurement import F32, I64, Search, Vectors
 from tandem.chassis.calls.channels import CHANNEL_OPTIONS
-from tandem.local.shard.shard import ShardSettings
+from tandem.local.shard.settings import SHARD_DEFAULTS
 from tandem.v1 import content_pb2
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
@@ -92,7 +92,7 @@ class IndexProcess:
 
     def wait_checked(self) -> None:
         """Returns once all records were checked, during searches of a large store."""
-        is_large = self.disk_bytes()["store_bytes"] > ShardSettings().checked_at_load_bytes
+        is_large = self.disk_bytes()["store_bytes"] > SHARD_DEFAULTS.checked_at_start_bytes
         while is_large and '"records checked"' not in self._log_path.read_text():
             time.sleep(1)
 

@@ -11,7 +11,7 @@ from tandem.modeling.checkpoint import save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
 
-_CONFIG = JointConfig(vocabulary_size=200, width=32, layer_count=1, head_count=2)
+SMALL = JointConfig(vocabulary_size=200, width=32, layer_count=1, head_count=2)
 _SENTENCES = (
     "two dogs left of one umbrella",
     "a red cat above three blue cars",
@@ -33,18 +33,25 @@ def short_texts(records: Iterable[Record]) -> list[str]:
     ]
 
 
-def save_small(folder: Path, *, logit_shift: float = 0.0, word_noise: float = 0.0) -> Path:
+def save_small(
+    folder: Path,
+    config: JointConfig = SMALL,
+    /,
+    *,
+    logit_shift: float = 0.0,
+    word_noise: float = 0.0,
+) -> Path:
     """Writes a checkpoint of the same random weights each time; returns `folder`.
 
     `logit_shift` is added to each match logit, and leaves embeddings as they are; `word_noise`, the
     deviation of what is added to the words' vectors, does not.
     """
     torch.manual_seed(20)
-    model = JointModel(_CONFIG)
+    model = JointModel(config)
     with torch.no_grad():
         model.joint_encoder.classifier.bias[1] += logit_shift
         model.joint_encoder.word.weight += word_noise * torch.randn(
             model.joint_encoder.word.weight.shape  # type: ignore[arg-type]
         )
-    save_checkpoint(folder, model, train_tokenizer(_SENTENCES, _CONFIG.vocabulary_size), {})
+    save_checkpoint(folder, model, train_tokenizer(_SENTENCES, SMALL.vocabulary_size), {})
     return folder

@@ -1,7 +1,7 @@
 """The command line, `tandem …`, by noun.
 
 entry, app                           the process, and the list of commands
-command_line, old_names, refusals    parsing, old option names, errors
+command_line, refusals               parsing, errors
 options                              records of options, and what several commands take
 terminal                             what is printed, progress, signals
 smaller_jpeg                         a JPEG scaled down to be sent

@@ -24,7 +24,6 @@ _MODELS: Final[Mapping[str, Row]] = {
     "combine": ("models.combine:combine", "Combine two checkpoints into one (Sep+Coop)."),
     "list": ("models.models:list_models", "List the models of a repository."),
     "describe": ("models.models:describe", "Show the model of a running Tandem, and its limits."),
-    "show": ("models.models:describe", ""),
     "verify": ("models.verify:verify", "Check the model's files, load and try them."),
     "remove": ("models.models:remove", "Delete our model's files."),
 }
@@ -47,7 +46,6 @@ _INDEX: Final[Mapping[str, Row]] = {
     ),
     "show": ("index.index_state:show", "Show an index: items, index types, live recall."),
     "drop": ("index.remove:drop", "Delete an index with all its items, permanently."),
-    "remove": ("index.remove:drop", ""),
     "describe": ("index.index:describe", "Show every index shard by shard, for operators."),
     "tune": ("index.index:tune", "Set the type or parameters of an index, permanently."),
     "rebuild": (

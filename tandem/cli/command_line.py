@@ -13,7 +13,6 @@ import typer
 from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
 from typer.main import get_command
 
-from tandem.cli.old_names import with_new_names
 from tandem.cli.options import with_help
 from tandem.cli.refusals import OFFERED, print_error, suited
 from tandem.cli.terminal.console import errors
@@ -39,20 +38,17 @@ SETTINGS: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["--h
 
 
 class Command(TyperCommand):
-    """A command that accepts the option names of the previous release."""
+    """A command whose errors offer only options that it has."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Parses the arguments with the current names."""
+        """Parses the arguments, and notes the options for what an error advises."""
         options = (each for one in self.params for each in (*one.opts, *one.secondary_opts))
         OFFERED.set(frozenset(options))
-        return super().parse_args(ctx, with_new_names(_path(ctx), args))
+        return super().parse_args(ctx, args)
 
 
 Row: TypeAlias = tuple["str | Mapping[str, Row]", str]
-"""Where a command is in this package, or its group's commands, and what it does in a sentence.
-
-A second name of a command has no sentence, and is not shown.
-"""
+"""Where a command is in this package, or its group's commands, and what it does in a sentence."""
 
 
 class _Commands(Mapping[str, Any]):
@@ -91,7 +87,7 @@ def _built(group: str, name: str, what: str | Mapping[str, Row], sentence: str) 
         extra = next((_EXTRAS[start] for start in _EXTRAS if place.startswith(start)), None)
         raise PackageMissing(f"{group} {name}", missing_package(error), extra) from error
     command = with_help(getattr(module, function))
-    app.command(name, cls=Command, hidden=not sentence)(command)
+    app.command(name, cls=Command)(command)
     return get_command(app)
 
 
@@ -114,13 +110,12 @@ class CommandLine(TyperGroup):
         width = max(map(len, self.commands))
         for heading, rows in self._shown.items():
             with formatter.section(heading):
-                shown = [(name.ljust(width), said) for name, (_, said) in rows.items() if said]
-                formatter.write_dl(shown)
+                formatter.write_dl([(name.ljust(width), said) for name, (_, said) in rows.items()])
 
     def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:  # type: ignore[override]
         """Returns the commands that begin so, without importing them, and the options."""
         said = {name: row[1] for rows in self._shown.values() for name, row in rows.items()}
-        fitting = (name for name in said if said[name] and name.startswith(incomplete))
+        fitting = (name for name in said if name.startswith(incomplete))
         commands = [CompletionItem(name, help=said[name]) for name in fitting]
         return commands + super(TyperGroup, self).shell_complete(ctx, incomplete)
 
@@ -250,13 +245,3 @@ def _described(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
-
-
-def _path(ctx: typer.Context) -> Sequence[str]:
-    """Returns the names of the command and its groups, without the program."""
-    names: list[str] = []
-    one: Any = ctx
-    while one.parent is not None:
-        names.insert(0, one.info_name or "")
-        one = one.parent
-    return names

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from tandem.corpus.records import Caption, Record
+from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.installation import demo_folder
 
 ConceptSplit = Literal["train", "val", "test"]
@@ -69,7 +69,7 @@ def open_drawings() -> Drawings:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawingImage:
+class DrawingImage(ImageSource):
     """Reads a drawing as a record's image."""
 
     codepoints: str

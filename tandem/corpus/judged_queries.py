@@ -35,6 +35,8 @@ FORMAT_VERSION: Final = 1
 MANIFEST_NAME: Final = "manifest.json"
 QUERIES_NAME: Final = "queries.jsonl"
 QRELS_NAME: Final = "qrels.txt"
+DRAWN_COUNT: Final = "drawn_count"
+"""In the manifest of queries that were chosen because systems answer them differently."""
 _PICTURES_NAME: Final = "pictures"
 _GRADE: Final = re.compile(rb"-?\d{1,2}")
 # NUL and lone surrogates, which no message carries.
@@ -89,6 +91,13 @@ def read_judged_queries(path: Path) -> list[JudgedQuery]:
         if line.strip():
             _add_grade(queries, line, f"{path / QRELS_NAME}: line {number}")
     return list(queries.values())
+
+
+def drawn_from(path: Path) -> str:
+    """Returns which queries alone were judged; empty if any were, as a file's."""
+    manifest = read_object(path / MANIFEST_NAME) if path.is_dir() else {}
+    systems = " and ".join(map(str, manifest.get("systems", ())))
+    return f"queries at which {systems} differ" if DRAWN_COUNT in manifest else ""
 
 
 def write_judged_queries(

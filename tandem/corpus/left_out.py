@@ -21,6 +21,10 @@ class FileFault(StrEnum):
     """Lists why a file or folder was skipped, other than for its format."""
 
     HIDDEN = "hidden"
+    EXCLUDED = "excluded"
+    OF_OTHER_PROGRAMS = "of other programs"
+    OTHER_FORMAT = "picture again in another format"
+    NOTE = "text without a picture"
     NOT_PLAIN = "no plain file"
     UNLISTED = "cannot be listed"
     NAME_NOT_UTF8 = "name not UTF-8"
@@ -28,7 +32,6 @@ class FileFault(StrEnum):
     SUBFOLDER = "subfolder with pictures"
     AGAIN = "link to a folder read already"
     EXTRA = "extra file of a record"
-    COLUMN = "column not read"
     OTHER_SPLIT = "split by another word for its name"
     COMPRESSED = "compressed archive"
     DAMAGED = "damaged archive"
@@ -49,6 +52,8 @@ class LeftOut:
 
     goes_on: bool = False
     """Whether a reader continues after a record that it cannot read; otherwise it raises."""
+    excluded: tuple[str, ...] = ()
+    """Globs of files and folders that no reader lists (plain_file.py)."""
     counts: Counter[str] = field(default_factory=Counter)
     """Records by fault."""
     first: list[str] = field(default_factory=list)
@@ -59,6 +64,10 @@ class LeftOut:
     """The first few files for each reason."""
     uncaptioned_count: int = 0
     """Pictures that were read without a caption."""
+    notes: list[str] = field(default_factory=list)
+    """What else readers of the report should know."""
+    column_counts: Counter[str] = field(default_factory=Counter)
+    """Values of a table's columns that no attribute has, by column and why."""
     _seen: set[int] = field(default_factory=set, repr=False)
 
     @property
@@ -70,7 +79,8 @@ class LeftOut:
     def all_counts(self) -> dict[str, int]:
         """Numbers of records and files that were left out, by reason."""
         files = {f"passed over: {why}": n for why, n in self.file_counts.items()}
-        return {str(fault): n for fault, n in self.counts.items()} | files
+        columns = {f"values left out: {column}": n for column, n in self.column_counts.items()}
+        return {str(fault): n for fault, n in self.counts.items()} | files | columns
 
     def refuse(self, error: CorpusError, fault: str = ReaderFault.MALFORMED) -> None:
         """Raises the error of a record that cannot be read, or counts it if `goes_on`."""
@@ -96,6 +106,11 @@ class LeftOut:
         if len(shown) < _SHOWN_FILE_COUNT:
             shown.append(str(path))
 
+    def note(self, line: str) -> None:
+        """Adds a line to the report, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
     def _is_new(self, reason: str, message: str) -> bool:
         """Returns whether this is new, because two splits may read the same file."""
         key = hash((reason, message))
@@ -109,6 +124,9 @@ class LeftOut:
         yield from self.file_lines()
         if self.uncaptioned_count:
             yield f"pictures without captions: {self.uncaptioned_count:,}"
+        for column, count in self.column_counts.items():
+            yield _printable(f"values left out: {count:,} ({column})")
+        yield from map(_printable, self.notes)
 
     def summary(self) -> str:
         """Returns the report in one line, for an error's message."""
@@ -120,13 +138,14 @@ class LeftOut:
 
     def unread_lists(self) -> str:
         """Returns what to do about skipped files that may have captions; nothing without any."""
-        files = [name for why in _LISTS for name in self.first_files.get(why, ())]
+        reasons = (*_LISTS, FileFault.NOTE)
+        files = [name for why in reasons for name in self.first_files.get(why, ())]
         if not files:
             return ""
         return (
             f"{', '.join(map(_printable, files))}: no captions are read from it; write them into a "
-            "text file of each picture's name next to it, or into .tsv files of caption, tab and "
-            "picture, which list:FOLDER reads"
+            "text file of each picture's name next to it, or name a table of pictures and captions "
+            "instead of the folder: table:FILE"
         )
 
     def record_lines(self) -> Iterator[str]:
@@ -158,5 +177,5 @@ def extension_of(path: str | PurePath) -> str:
 
 
 def _printable(line: str) -> str:
-    # Names from disks and JSON may contain lone surrogates, which cannot be printed.
-    return line.encode("utf-8", "backslashreplace").decode()
+    # Names from disks and JSON may have lone surrogates, which cannot be printed, and line feeds.
+    return line.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n")

@@ -17,7 +17,7 @@ from tandem.corpus.errors import (
     PictureTooLarge,
 )
 from tandem.corpus.left_out import LeftOut, ReaderFault
-from tandem.corpus.records import Record
+from tandem.corpus.records import ImageSource, Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.pictures.image import decode_image
 from tandem.model_io.pictures.image_rules import Fit, ImageRules
@@ -150,7 +150,7 @@ def check_picture_there(record: Record) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPicture:
+class HeldPicture(ImageSource):
     """Holds an image source that was already read."""
 
     image_bytes: bytes
@@ -167,9 +167,14 @@ class HeldPicture:
 def records_with_pictures(records: Iterable[Record], report: SkippedRecords) -> Iterator[Record]:
     """Yields the records that pass check_picture_there, each with its picture's bytes.
 
-    They are read once, so that a file that disappears meanwhile is only that record's fault.
+    They are read once, so that a file that disappears meanwhile is only that record's fault. A
+    record that is a text has none.
     """
-    for record, held in records_read(records, picture_bytes, report):
+
+    def read(record: Record) -> bytes:
+        return picture_bytes(record) if record.text is None else b""
+
+    for record, held in records_read(records, read, report):
         yield replace(record, image=HeldPicture(held, str(record.image)))
 
 

@@ -22,7 +22,8 @@ from tandem.local.reranking.local_reranker import LocalReranker
 from tandem.local.reranking.reranker import ModelReranker
 from tandem.local.shard.local_shard import LocalShard
 from tandem.local.shard.retrieval.faiss_threads import faiss_threads
-from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.local.shard.settings import ShardSettings
+from tandem.local.shard.shard import StoredShard
 from tandem.model_io.inference.served_model import ServedModel
 from tandem.model_io.inference.served_neighbour_model import ServedNeighbourModel
 from tandem.model_io.inference.served_texts import ServedTexts
@@ -113,7 +114,7 @@ class LocalStages:
         path = folders[number]
         store = ItemStore.open(path, number, len(folders))
         self._open.callback(store.close)
-        settings = ShardSettings(number=number, checked_at_load_bytes=_CHECKED_BYTES)
+        settings = ShardSettings(checked_at_start_bytes=_CHECKED_BYTES)
         shard = StoredShard(store, path, settings)
         self._open.callback(shard.close)
         return shard, store

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tandem.search.batch_search import BatchSearcher
-from tandem.search.calls.breaker import BreakerRule
 from tandem.search.calls.guarded import GuardedEncoder, GuardedReranker, GuardedShard
 from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.contents.documents import DocumentScorer
@@ -20,17 +19,13 @@ from tandem.search.indexes.shadow import Shadow
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.adaptive_depth import DepthRules
-from tandem.search.rerank.pace import ChunkRule, RerankPace
+from tandem.search.rerank.pace import RerankPace
 from tandem.search.search import Searcher, SearchServices
 from tandem.search.settings import SearchSettings
 from tandem.search.shard_map import ShardMap
-from tandem.search.time_budget import TimeShares
-from tandem.search.writes.changes import Changer
 from tandem.search.writes.ingest import Ingester
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
-from tandem.search.writes.selected import SelectedItems
-from tandem.search.writes.shard_writes import ShardWrites
 from tandem.stages.encoding import Encoder
 from tandem.stages.reranking import Reranker
 from tandem.stages.shard import Shard
@@ -61,18 +56,13 @@ def guarded_stages(
     With `serving` they are of a next model, over the guarded shards that are there.
     """
     budget = RetryBudget(settings.retry_share)
-    rule = BreakerRule(
-        consecutive_count=settings.breaker_consecutive_count,
-        failure_share=settings.breaker_failure_share,
-        probe_seconds=settings.breaker_probe_seconds,
-    )
     name = NEXT if serving else ""
     return Stages(
-        GuardedEncoder(encoder, budget, rule, name),
+        GuardedEncoder(encoder, budget, settings, name),
         serving.shards
         if serving
-        else [GuardedShard(each, number, budget, rule) for number, each in enumerate(shards)],
-        [GuardedReranker(each, n, budget, rule, name) for n, each in enumerate(rerankers)],
+        else [GuardedShard(each, number, budget, settings) for number, each in enumerate(shards)],
+        [GuardedReranker(each, n, budget, settings, name) for n, each in enumerate(rerankers)],
     )
 
 
@@ -106,19 +96,15 @@ def make_orchestrator(
         settings.ingest_batch_timeout_seconds,
         settings.ingest_encode_batch_count,
     )
-    stored_items = StoredItems(shards, shard_map)
-    writes = ShardWrites(router, shards, shard_map)
-    selected = SelectedItems(router, stored_items, shard_map)
     return Orchestrator(
         router=router,
         ingest_stream=IngestStream(
             ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
         ),
-        remover=Remover(writes, selected),
-        changer=Changer(writes, selected),
+        remover=Remover(router, shards, shard_map),
         survey=IndexSurvey(shards),
         index_list=IndexList(shards, book),
-        stored_items=stored_items,
+        stored_items=StoredItems(shards, shard_map),
         shadow=Shadow(router, generations),
         generations=generations,
         keeper=Keeper(
@@ -140,23 +126,14 @@ def _model_set(
 ) -> ModelSet:
     """Returns what answers by one model; what it keeps of searches is of that model alone."""
     encoder, shards, rerankers = stages.encoder, stages.shards, stages.rerankers
-    chunk_rule = ChunkRule(
-        seconds=settings.rerank_chunk_seconds, pair_count=settings.rerank_chunk_pair_count
-    )
     services = SearchServices(
         encoder=encoder,
         shards=shards,
         readers=shards,
         scorers=rerankers,
         shard_map=shard_map,
-        minimum_coverage=settings.minimum_coverage,
-        shares=TimeShares(
-            encode=settings.encode_time_share,
-            retrieval=settings.retrieval_time_share,
-            retrieval_seconds=settings.retrieval_wait_seconds,
-            reserve=settings.reserve_time_share,
-        ),
-        pace=RerankPace(chunk_rule),
+        settings=settings,
+        pace=RerankPace(settings),
         calibrations=calibrations,
         stages=[
             NeighbourStage(
@@ -169,6 +146,6 @@ def _model_set(
     return ModelSet(
         encoder=encoder,
         searcher=searcher,
-        batch_searcher=BatchSearcher(services, searcher.depth_rules, chunk_rule),
+        batch_searcher=BatchSearcher(services, searcher.depth_rules),
         documents=DocumentScorer(encoder, rerankers, shard_map),
     )

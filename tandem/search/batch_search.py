@@ -13,24 +13,19 @@ from tandem.search.calls.batching import BatchedEncoder, BatchedReranker, Batche
 from tandem.search.calls.call_batcher import OpenSearches
 from tandem.search.contents.content_budget import AnswerBudget
 from tandem.search.rerank.adaptive_depth import DepthRules
-from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
+from tandem.search.rerank.pace import RerankPace
 from tandem.search.search import Searcher, SearchServices
 
 
 class BatchSearcher:
     """Answers several queries at once; one that fails does not fail the others."""
 
-    def __init__(
-        self,
-        services: SearchServices,
-        depth_rules: DepthRules,
-        chunk_rule: ChunkRule = CHUNK_RULE,
-    ) -> None:
+    def __init__(self, services: SearchServices, depth_rules: DepthRules) -> None:
         """Takes the `services` of single searches, and shares all their state but the pace.
 
         A chunk of a batch takes longer than a chunk of the same size from one search.
         """
-        self._services = replace(services, pace=RerankPace(chunk_rule))
+        self._services = replace(services, pace=RerankPace(services.settings))
         self._depth_rules = depth_rules
 
     async def search_each(

@@ -14,12 +14,13 @@ from tandem.chassis.telemetry.metrics import (
 )
 from tandem.chassis.telemetry.tracing import exemplar, tracing
 from tandem.contract.content import Modality
-from tandem.contract.search.answer import StageSeconds
+from tandem.contract.search.answer import Abstention, StageSeconds
 from tandem.contract.search.answer_names import (
     DegradationKind,
     NeighbourStopReason,
     RerankStopReason,
 )
+from tandem.contract.search.score_calibration import ScoreKind
 from tandem.search.coverage import MISSING_ERRORS, SearchCoverage
 from tandem.stages.aliases import AliasRecord
 
@@ -38,6 +39,11 @@ DEGRADED_ANSWERS = Counter(
     "tandem_orchestrator_degraded_answers_total",
     "Degraded answers, once for each degradation.",
     ["reason"],
+)
+PROMISED_ANSWERS = Counter(
+    "tandem_orchestrator_promised_answers_total",
+    "Answers with a false-answer rate, of indexes that were calibrated, by whether they abstained.",
+    ["index_id", "direction", "outcome"],
 )
 RERANK_DEPTH = Histogram(
     "tandem_orchestrator_rerank_depth_count",
@@ -121,6 +127,13 @@ def note_degradations(degradations: Iterable[DegradationKind]) -> None:
     """Counts the degradations of one final answer."""
     for each in degradations:
         DEGRADED_ANSWERS.labels(each.lower()).inc()
+
+
+def note_promise(index_id: str, kind: ScoreKind, abstention: Abstention) -> None:
+    """Counts an answer that may abstain; an administrator calibrated each index that has one."""
+    direction = f"{kind.query_modality.value}_to_{kind.target_modality.value}"
+    outcome = "abstained" if abstention.abstained else "answered"
+    PROMISED_ANSWERS.labels(index_id, direction, outcome).inc()
 
 
 def note_search(query: Modality, targets: Sequence[Modality], seconds: float) -> None:

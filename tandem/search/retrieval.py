@@ -21,7 +21,7 @@ from tandem.search.coverage import (
 )
 from tandem.search.metrics import note_coverage
 from tandem.search.ranking.hybrid_fusion import fused_hits
-from tandem.search.time_budget import TimeShares
+from tandem.search.settings import SearchSettings
 from tandem.stages.hit import Hit, merge_hits, merge_keyword_hits
 from tandem.stages.retrieval import ShardHits, ShardQuery
 from tandem.stages.shard_answer import ShardAnswer, hits_of
@@ -58,18 +58,15 @@ class Retriever:
     def __init__(
         self,
         shards: Sequence[SearchedShard],
-        *,
-        minimum_coverage: float,
-        shares: TimeShares,
+        settings: SearchSettings,
         counts: LastItemCounts | None = None,
     ) -> None:
-        """Waits for late shards only as long as `shares` says, if the others cover enough.
+        """Waits for late shards only as long as the settings say, if the others cover enough.
 
         Retrievers over the same shards can share `counts`.
         """
         self._shards = shards
-        self._minimum_coverage = minimum_coverage
-        self._shares = shares
+        self._settings = settings
         self._counts = counts or LastItemCounts()
 
     async def retrieve(
@@ -82,7 +79,7 @@ class Retriever:
         merely make it missing.
         """
         demand = CoverageDemand(
-            self._minimum_coverage,
+            self._settings.minimum_coverage,
             range(len(self._shards))
             if retrieval.full_coverage_required
             else retrieval.minimum_sequences.keys(),
@@ -115,9 +112,9 @@ class Retriever:
             answers.put(0, await _ask_one(self._shards[0], 0, retrieval, deadline))
             return answers
         start_time = time.monotonic()
-        late = Deadline.after(
-            min(deadline.left() * self._shares.retrieval, self._shares.retrieval_seconds)
-        )
+        settings = self._settings
+        waited_seconds = deadline.left() * settings.retrieval_time_share
+        late = Deadline.after(min(waited_seconds, settings.retrieval_wait_seconds))
         number_of_task = {
             asyncio.create_task(_ask_one(shard, number, retrieval, deadline)): number
             for number, shard in enumerate(self._shards)

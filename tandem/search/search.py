@@ -24,6 +24,7 @@ from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.metrics import (
     StageLaps,
     note_degradations,
+    note_promise,
     note_search,
     timed_stage,
 )
@@ -45,8 +46,9 @@ from tandem.search.rerank.rerank import (
     joined_outcome,
 )
 from tandem.search.retrieval import Retrieval, Retriever, SearchedShard
+from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
 from tandem.search.shard_map import ShardMap
-from tandem.search.time_budget import TIME_SHARES, TimeBudget, TimeShares
+from tandem.search.time_budget import TimeBudget
 from tandem.search.writes.consistency_token import read_tokens
 from tandem.stages.encoding import Encoder
 from tandem.stages.hit import Hit
@@ -67,8 +69,7 @@ class SearchServices:
     scorers: Sequence[CandidateScorer]
     shard_map: ShardMap
     calibrations: Calibrations
-    minimum_coverage: float = 0.0
-    shares: TimeShares = TIME_SHARES
+    settings: SearchSettings = SEARCH_DEFAULTS
     counts: LastItemCounts = field(default_factory=LastItemCounts)
     pace: RerankPace = field(default_factory=RerankPace)
     stages: Sequence[Stage] = ()
@@ -88,6 +89,8 @@ class _Search:
     coverage: SearchCoverage
     calibrations: Sequence[ScoreCalibration] = ()
     """Of the index: they take the place of the model's."""
+    unfiltered_ids: Sequence[str] | None = None
+    """What it finds without its filter, best first, if that decides what is shown."""
     contents: dict[str, FetchedItem] = field(default_factory=dict)
 
     def kind(self, modality: Modality) -> ScoreKind:
@@ -101,7 +104,10 @@ class _Search:
     def bar(self, outcome: RerankOutcome) -> ScoreBar | None:
         """Returns what an item's score must be above; raises Uncalibrated."""
         kind = self.kind(self.query.target_modality)
-        return ScoreBar.of(self.query, outcome, self.calibrations, kind)
+        if self.coverage.missing:
+            # Candidates reach as far down as under a filter; similarities keep the promise.
+            outcome = replace(outcome, matches={})
+        return ScoreBar.of(self.query, outcome, self.calibrations, kind, self.unfiltered_ids)
 
 
 class Searcher:
@@ -120,9 +126,8 @@ class Searcher:
         self._query_encoder = QueryEncoder(services.encoder, services.readers, services.shard_map)
         self._retriever = Retriever(
             services.shards,
-            minimum_coverage=services.minimum_coverage,
-            shares=services.shares,
-            counts=services.counts,
+            services.settings,
+            services.counts,
         )
         self._reranker = RerankStage(
             services.scorers, services.shard_map, services.pace, depth_rules
@@ -167,7 +172,7 @@ class Searcher:
         minimum_sequences = read_tokens(query.consistency_tokens, self.services.shard_map)
         calibrations = await self.services.calibrations.of(query, deadline)
         stages_share = sum(stage.time_share for stage in self._asked(query))
-        budget = TimeBudget.until(deadline, self.services.shares, stages_share)
+        budget = TimeBudget.until(deadline, self.services.settings, stages_share)
         with timed_stage("encode", laps):
             encoded = await self._query_encoder.encode(query, budget.encode_end)
         with timed_stage("retrieve", laps):
@@ -178,10 +183,17 @@ class Searcher:
                     "tandem.shard_count": len(self.services.shards),
                 }
             )
-            hits, coverage = await self._retrieve(
-                query, encoded, minimum_sequences, budget.retrieval_end
+            asked = [query]
+            if query.filter and query.ranking.max_false_answer_rate and not query.rerank_disabled:
+                asked.append(replace(query, filter=None))
+            (hits, coverage), *more = await fan_out(
+                *(
+                    self._retrieve(each, encoded, minimum_sequences, budget.retrieval_end)
+                    for each in asked
+                )
             )
-        return _Search(query, budget, laps, encoded, hits, coverage, calibrations)
+        unfiltered_ids = [hit.item_id for hit in more[0][0]] if more else None
+        return _Search(query, budget, laps, encoded, hits, coverage, calibrations, unfiltered_ids)
 
     async def _retrieve(
         self,
@@ -274,6 +286,8 @@ class Searcher:
             order = await rank_answer_aside(search.query, search.hits, outcome.matches, orders, bar)
         answer = await self._answer(search, order, outcome, bar, outcomes)
         note_degradations(answer.degradations)
+        if bar and answer.abstention:
+            note_promise(search.query.index_id, bar.calibration, answer.abstention)
         note_search(search.encoded.modality, search.query.modalities, answer.seconds.total)
         return answer
 

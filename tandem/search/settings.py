@@ -100,3 +100,7 @@ class SearchSettings:
         default=0.3,
         within=SHARE_OVER_0,
     )
+
+
+SEARCH_DEFAULTS = SearchSettings()
+"""What holds where nothing is set."""

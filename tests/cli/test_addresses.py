@@ -26,7 +26,9 @@ COMMANDS: tuple[Sequence[str], ...] = (
 
 def test_every_command_says_what_to_write() -> None:
     for command in COMMANDS:
-        result = CliRunner().invoke(app, [*command, "--address", "localhost"])
+        is_shards = command[0] == "index"
+        option = "--shard-address" if is_shards else "--address"
+        result = CliRunner().invoke(app, [*command, option, "localhost"])
 
         assert result.exit_code == 2, command
         assert "localhost has no port; write localhost:7400" in result.output
@@ -44,7 +46,7 @@ def test_an_unanswered_address_names_the_command_that_starts_the_service() -> No
 async def test_another_services_address_is_distinguished_from_a_shards() -> None:
     """The orchestrator's is the one at hand, and no fault inside Tandem."""
     async with search_server() as (address, _):
-        command = ["index", "describe", "--address", address]
+        command = ["index", "describe", "--shard-address", address]
         result = await asyncio.to_thread(CliRunner().invoke, app, command)
 
     assert f"no index_svc answers at {address}" in str(result.exception)

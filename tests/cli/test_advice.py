@@ -23,7 +23,7 @@ FOREIGN = {
     *("--no-deps", "--target", "--find-links", "--untracked-files", "--short", "--porcelain"),
     *("--settings", "--metrics", "--version", "--help"),
 }
-OTHER_PROGRAMS = ("server.py", "prometheus.py", "old_names.py")
+OTHER_PROGRAMS = ("server.py", "prometheus.py")
 
 
 @pytest.fixture(scope="module", name="commands")

@@ -47,7 +47,6 @@ def test_commands_print_one_object(address: str) -> None:
     }  # fmt: skip
     assert shown["index_id"] == "pets"
     assert found("models", "describe", *at)["family"] == "fake"
-    assert found("models", "show", *at) == found("models", "describe", *at)
     assert found("health", address) == {"address": address, "status": "SERVING"}
     assert found("remove", "a", "c", "--index", "pets", *at)["removed_count"] == 1
     assert found("index", "drop", "pets", "--yes", *at) == {"index_id": "pets", "removed_count": 1}
@@ -94,7 +93,7 @@ def test_help_lists_every_command_whole_at_80_columns(monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", "80")
     for path, group in helps():
         text = CliRunner().invoke(app, [*path, "--help"]).stdout
-        commands = {name: each for name, each in group.commands.items() if not each.hidden}
+        commands = group.commands
         assert commands
         assert "..." not in text.replace("[ARGS]...", "")
         for name, each in commands.items():

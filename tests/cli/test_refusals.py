@@ -62,8 +62,6 @@ def test_the_page_says_of_each_command_what_right_it_needs() -> None:
     calling = set()
     for group, command in root.commands.items():  # type: ignore[attr-defined]
         for each, one in getattr(command, "commands", {"": command}).items():
-            if one.hidden:  # Another name of a command.
-                continue
             if any(parameter.name in ("address", "addresses") for parameter in one.params):
                 calling.add(f"{group} {each}".strip())
 

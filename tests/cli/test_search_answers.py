@@ -76,7 +76,7 @@ def printed(result: Result) -> str:
 
 
 def test_json_is_one_object_with_every_field() -> None:
-    result = run("two", "dogs", "--json", "--attributes", "--explain", "--all-modalities")
+    result = run("two", "dogs", "--json", "--attributes", "--explain", "--all-modalities-included")
 
     answer = json.loads(printed(result))
     assert result.exit_code == 0
@@ -173,7 +173,7 @@ def test_an_empty_answer_says_why(options: list[str], why: str, *, as_json: bool
 
 
 def test_nothing_of_an_item_is_cut_or_obeyed() -> None:
-    result = run("two dogs", "--attributes", "--explain", "--all-modalities")
+    result = run("two dogs", "--attributes", "--explain", "--all-modalities-included")
 
     for item_id in HOSTILE_IDS:
         escaped = item_id.replace("\x1b", r"\x1b").replace("\r", r"\r").replace("\n", r"\n")

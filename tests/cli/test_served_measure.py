@@ -15,7 +15,7 @@ import typer
 
 from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.evaluate.served_measure import ServedMeasure
-from tandem.cli.ingest.ingest import LongTexts
+from tandem.cli.ingest.source_job import LongTexts
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import OnError
 from tandem.corpus.record_regions import RecordRegions

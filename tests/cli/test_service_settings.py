@@ -42,7 +42,6 @@ def test_settings_are_handed_on_each_to_its_service(
         ("INDEX_RECALL_TARGT", "0.9", "did you mean INDEX_RECALL_TARGET?"),
         ("ENCODER_ADDRESS", "0.0.0.0:1", "ENCODER_ADDRESS is set by tandem up itself"),
         ("INDEX_STORE_PATH", "/x", "--data names the folder"),
-        ("TRACE_ENDPOINT", "x:1", "set OTEL_EXPORTER_OTLP_ENDPOINT"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(variable: str, text: str, why: str) -> None:

@@ -15,7 +15,7 @@ from tandem.corpus.readable_records import (
     records_with_pictures,
 )
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, NoImage
-from tandem.corpus.records import Caption, Record
+from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.lab.training.data.caption_tokenizer import train_tokenizer
 from tandem.model_io.texts.text import TextPreprocessor
 from tests.support.pictures.pictures import encoded, plain, png_header
@@ -25,7 +25,7 @@ PICTURE = encoded(plain(), "PNG")
 
 
 @dataclass(frozen=True)
-class Bytes:
+class Bytes(ImageSource):
     """An image source in memory."""
 
     image_bytes: bytes

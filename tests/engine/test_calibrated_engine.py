@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem import Engine
+from tandem.client import Item
 from tandem.contract.modality import Modality
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.contract.search.score_calibration import BI_ENCODER, ScoreCalibration
@@ -124,6 +125,48 @@ def test_a_measured_index_keeps_what_its_scores_mean(tmp_path: Path, tiny_reposi
         stored(engine)
         with pytest.raises(Uncalibrated, match="has no null scores"):
             engine.search(caption, index_id="scenes", max_false_answer_rate=0.05)
+
+
+def test_a_filter_shows_nothing_that_the_search_without_it_would_not_score(engine: Engine) -> None:
+    """Its candidates are farther ones, of which null scores say nothing, however low the bar."""
+    items = [
+        Item(each.record_id, image=each.image.read(), attributes={"n": n})
+        for n, each in enumerate(RECORDS)
+    ]
+    assert not any(each.error for each in engine.ingest(items, index_id="scenes"))
+    caption = RECORDS[0].captions[0].text
+    plain = engine.search(caption, index_id="scenes", return_n=20)
+    logits = ScoreCalibration(
+        model_fingerprint=plain.model_fingerprint,
+        query_modality=Modality.TEXT,
+        target_modality=Modality.IMAGE,
+        scorer=plain.rerank.reranker,
+        model_version=plain.model_version,
+        null_scores=(-1e6,) * 19,
+        rerank_k=3,
+    )
+    similarities = replace(logits, scorer=BI_ENCODER, model_version=0, rerank_k=0)
+    engine.set_calibrations([logits, similarities], index_id="scenes")
+    nearest = sorted(plain.items, key=lambda each: each.retrieve_rank)
+    number_of = {each.item_id: each.attributes["n"] for each in items}
+
+    def shown(*ranks: int, rerank_disabled: bool = False) -> set[int]:
+        numbers = ", ".join(str(number_of[nearest[rank].item_id]) for rank in ranks)
+        found = engine.search(
+            caption,
+            index_id="scenes",
+            where=f"n in ({numbers})",
+            rerank_k=3,
+            max_false_answer_rate=0.05,
+            rerank_disabled=rerank_disabled,
+        )
+        assert found.abstained == (not found.items)
+        ids = {each.item_id for each in found.items}
+        return {rank for rank, each in enumerate(nearest) if each.item_id in ids}
+
+    assert shown(0, 2, 3, 9) == {0, 2}
+    assert shown(5, 9) == set()
+    assert shown(5, 9, rerank_disabled=True) == {5, 9}
 
 
 def test_measuring_gives_both_scorers_of_both_directions(engine: Engine) -> None:

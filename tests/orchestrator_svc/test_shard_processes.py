@@ -16,22 +16,18 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.answer_names import DegradationKind
 from tandem.contract.search.ingest import IncomingItem
-from tandem.contract.search.item_changes import ItemsRemoval
 from tandem.contract.search.query import Depth, RankingRule, SearchQuery, StoredItem, WeightedPart
 from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
 from tandem.search.assembly import Stages
 from tandem.search.calls.guarded import GuardedReranker, GuardedShard
-from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.search import Searcher, SearchServices
+from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
 from tandem.search.shard_map import ShardMap
-from tandem.search.time_budget import TIME_SHARES, TimeShares
 from tandem.search.writes.consistency_token import make_token, read_tokens
 from tandem.search.writes.ingest import Ingested, Ingester
 from tandem.search.writes.removal import Remover
-from tandem.search.writes.selected import SelectedItems
-from tandem.search.writes.shard_writes import ShardWrites
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.index_svc.shard_process import ShardProcess
 from tests.support.orchestrator_svc.downstream import ingest, router_over, stack
@@ -96,7 +92,7 @@ class Shards:
 
 @asynccontextmanager
 async def shards(
-    folder: Path, count: int, shares: TimeShares = TIME_SHARES
+    folder: Path, count: int, settings: SearchSettings = SEARCH_DEFAULTS
 ) -> AsyncIterator[Shards]:
     """Runs index_svc processes; each takes half a second of CPU to start."""
     processes = [ShardProcess(folder / f"shard-{n}", n, count) for n in range(count)]
@@ -119,7 +115,7 @@ async def shards(
                 scorers=rerankers,
                 shard_map=shard_map,
                 calibrations=Calibrations(shards[0]),
-                shares=shares,
+                settings=settings,
             )
             router = router_over(services, Stages(encoder, shards, rerankers))
             yield Shards(
@@ -127,10 +123,7 @@ async def shards(
                 shard_map,
                 router.sets[0].searcher,
                 Ingester(router, shards, shard_map, 10.0, encode_batch_count=2),
-                Remover(
-                    ShardWrites(router, shards, shard_map),
-                    SelectedItems(router, StoredItems(shards, shard_map), shard_map),
-                ),
+                Remover(router, shards, shard_map),
             )
     finally:
         for process in processes:
@@ -233,7 +226,7 @@ async def test_a_shard_that_hangs_is_noticed_and_costs_later_searches_no_time(
     """Its connection is dropped after unanswered pings, long before the searches' deadlines, and
     opened again once it resumes.
     """
-    async with shards(tmp_path, 3, TimeShares(retrieval_seconds=100.0)) as running:
+    async with shards(tmp_path, 3, SearchSettings(retrieval_wait_seconds=100.0)) as running:
         await running.ingest({f"item-{n}": "0" for n in range(20)})
         running.processes[1].pause()
 
@@ -260,10 +253,7 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         assert len(ids(await running.search(tokens=[token]))) == 20
 
         removal = await running.remover.remove(
-            ItemsRemoval(
-                index_id="scenes", item_ids=[f"item-{n}" for n in range(20)], request_id="other"
-            ),
-            Deadline.after(60),
+            "scenes", [f"item-{n}" for n in range(20)], "other", Deadline.after(60)
         )
         assert removal.removed_count == 20
         again = await running.ingest({f"item-{n}": "0" for n in range(20)}, "same")
@@ -272,10 +262,7 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         tokens = [token, removal.consistency_token]
         assert ids(await running.search(tokens=tokens)) == []
         with pytest.raises(errors.RequestIdReused):
-            await running.remover.remove(
-                ItemsRemoval(index_id="scenes", item_ids=["item-0"], request_id="same"),
-                Deadline.after(60),
-            )
+            await running.remover.remove("scenes", ["item-0"], "same", Deadline.after(60))
 
         sequences = read_tokens([removal.consistency_token], running.shard_map)
         ahead = make_token({0: sequences[0] + 1}, running.shard_map)

@@ -10,14 +10,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 import pytest
 
 from tandem import errors
 from tandem.chassis.telemetry.request_id import REQUEST_ID_KEY, current_request_id
-from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
-from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule
+from tandem.search.settings import SEARCH_DEFAULTS
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import search_service_pb2 as pb
@@ -45,11 +45,11 @@ def searches_of(factor: float, count: int, full_count: int) -> int:
 
 @asynccontextmanager
 async def serving(
-    chunk_rule: ChunkRule = CHUNK_RULE, breaker_rule: BreakerRule = BREAKER_RULE
+    trial_seconds: float = 1.0, **set_to: Any
 ) -> AsyncIterator[tuple[Stack, SearchServiceStub]]:
     """Thirty pictures on two shards, behind one door."""
     async with (
-        stack(chunk_rule=chunk_rule, breaker_rule=breaker_rule) as behind,
+        stack(trial_seconds=trial_seconds, **set_to) as behind,
         door(behind) as stub,
     ):
         items = [
@@ -189,10 +189,8 @@ async def check_storm(factor: float) -> None:
     count, at_once = searches_of(factor, 250, 2_000), 8
     trouble = Troubled(SEED, factor)
     storm = Storm()
-    rule = ChunkRule(
-        seconds=factor * CHUNK_RULE.seconds, trial_seconds=factor * CHUNK_RULE.trial_seconds
-    )
-    async with serving(rule) as (behind, stub):
+    chunk_seconds = factor * SEARCH_DEFAULTS.rerank_chunk_seconds
+    async with serving(factor, rerank_chunk_seconds=chunk_seconds) as (behind, stub):
         for shard in behind.shards:
             shard.before["ScoreCandidates"] = trouble
             shard.pair_seconds *= factor
@@ -280,8 +278,9 @@ async def check_nothing_is_begun(method: str, factor: float) -> None:
     end_times: dict[str, float] = {}
     # What is slow is asked again and again: neither breaker nor pace keeps a call back.
     async with serving(
-        ChunkRule(trial_seconds=0.0),
-        BreakerRule(consecutive_count=MOST_TIMES * count, failure_share=1.1),
+        trial_seconds=0.0,
+        breaker_consecutive_count=MOST_TIMES * count,
+        breaker_failure_share=1.1,
     ) as (behind, stub):
         for service in (behind.encoder, *behind.shards):
             service.before[method] = work

@@ -23,9 +23,8 @@ from tandem.contract.model_description import (
     ProbabilityCalibration,
 )
 from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE, ScoreCalibration
-from tandem.search.calls.breaker import BREAKER_RULE
-from tandem.search.metrics import DEGRADED_ANSWERS
-from tandem.search.time_budget import TIME_SHARES
+from tandem.search.metrics import DEGRADED_ANSWERS, PROMISED_ANSWERS
+from tandem.search.settings import SEARCH_DEFAULTS
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import model_service_pb2 as model_pb
@@ -177,9 +176,11 @@ async def test_a_dead_shard_is_not_waited_for_after_a_few_searches() -> None:
                 assert list(found.degradations) == [pb.DEGRADATION_SHARDS_MISSING]
                 seconds.append(time.monotonic() - start_time)
 
-        share = TIME_SHARES.retrieval * short_seconds
+        share = SEARCH_DEFAULTS.retrieval_time_share * short_seconds
         assert seconds[0] > 0.8 * share
-        assert sum(each > 0.8 * share for each in seconds) == BREAKER_RULE.consecutive_count
+        assert (
+            sum(each > 0.8 * share for each in seconds) == SEARCH_DEFAULTS.breaker_consecutive_count
+        )
         assert seconds[-1] < 0.5 * share
 
     await holds_with_longer_times(check)
@@ -355,6 +356,8 @@ async def test_a_promise_is_kept_by_what_scored(filled: Stack) -> None:
         similarities, scorer=first.rerank.reranker, null_scores=(8.5,) * 19, rerank_k=20
     )
     promised = search(max_false_answer_rate=0.05, return_n=2)
+    counted = PROMISED_ANSWERS.labels("scenes", "text_to_image", "answered")
+    count_before = counted._value.get()
     async with door(filled) as stub:
         request = pb.SetCalibrationsRequest(
             index_id="scenes",
@@ -381,6 +384,7 @@ async def test_a_promise_is_kept_by_what_scored(filled: Stack) -> None:
     )
     assert degraded.degradations == [pb.DEGRADATION_RERANK_SKIPPED]
     assert degraded.abstention.scorer == "bi-encoder"
+    assert counted._value.get() - count_before == 3
     assert [item.item_id for item in degraded.items] == NAMES[:2]
 
 

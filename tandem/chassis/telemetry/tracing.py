@@ -39,10 +39,6 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 # As our own services send it. OpenTelemetry reads the same of it in five times the time, and every
 # call has one.
 _PLAIN_TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
-_RETIRED = {
-    "TRACE_ENDPOINT": "OTEL_EXPORTER_OTLP_ENDPOINT (for example http://localhost:4317)",
-    "TRACE_SAMPLE_SHARE": "OTEL_TRACES_SAMPLER_ARG",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +240,6 @@ def provider_of(service: str, exporter: SpanExporter, sampler: Sampler) -> Trace
 
 def check_trace_settings(environ: Mapping[str, str]) -> bool:
     """Returns whether spans are exported; raises SettingsError for an invalid variable."""
-    for retired, name in _RETIRED.items():
-        if retired in environ:
-            raise SettingsError(f"{retired} is no longer read; set {name}")
     is_off = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     exporter = environ.get("OTEL_TRACES_EXPORTER", "otlp").strip() or "otlp"
     if is_off or exporter == "none":

@@ -12,7 +12,7 @@ from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS, MAX_SEED, with_options
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import query_progress
 from tandem.client import Access, Client
-from tandem.corpus.judged_queries import JudgedQuery, read_judged_queries
+from tandem.corpus.judged_queries import JudgedQuery, drawn_from, read_judged_queries
 from tandem.corpus.left_out import LeftOut
 from tandem.lab.evaluation.calibration.index_calibration import (
     MeasuredScores,
@@ -68,6 +68,10 @@ def calibrate(asked: CalibrateIndexOptions) -> None:
         raise typer.BadParameter("give --queries or --corpus")
     if asked.queries is not None:
         queries = read_judged_queries(asked.queries)
+        if drawn := drawn_from(asked.queries):
+            raise ValueError(
+                f"{asked.queries} has {drawn}, which are not as queries are; judge all"
+            )
     else:
         corpus = open_corpus(str(asked.corpus), asked.split, asked.seed, asked.count, LeftOut())
         queries = captioned_queries(corpus)

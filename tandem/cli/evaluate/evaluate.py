@@ -29,7 +29,7 @@ from tandem.lab.evaluation.metrics import RECALL_AT
 from tandem.lab.evaluation.reports.comparison import compare
 from tandem.lab.evaluation.reports.machine import machine_about
 from tandem.lab.evaluation.reports.plots import plot_recall_against_time
-from tandem.lab.evaluation.reports.report import Ranking, Report, joined
+from tandem.lab.evaluation.reports.report import OF_THEM_ONLY, Ranking, Report, joined
 from tandem.lab.evaluation.reports.report_markdown import (
     ORDER_METRICS,
     order_cells,
@@ -161,9 +161,10 @@ def print_report(report: Report) -> None:
     recall_names = [f"R@{k}   95 % CI" for k in RECALL_AT]
     out.print(report.about["title"])
     _print_rows(report, recall_names, lambda each: map(recall_cell, each.recalls))
-    if BEST in report.about:
-        # Below 100 if a query matches several items, of which one is the answer.
-        out.print(f"{BEST}: {report.about[BEST]}")
+    # The best is below 100 if a query matches several items, of which one is the answer.
+    for name in (OF_THEM_ONLY, BEST):
+        if name in report.about:
+            out.print(f"{name}: {report.about[name]}")
     _print_rows(report, ORDER_METRICS, order_cells)
     print_served({"": report})
 

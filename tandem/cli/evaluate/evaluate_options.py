@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from tandem.cli.corpora.corpora import CORPUS_HELP, ON_ERROR
-from tandem.cli.ingest.ingest import LongTexts
+from tandem.cli.ingest.source_job import LongTexts
 from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS
 from tandem.contract.content import TruncationPolicy
 from tandem.corpus.readable_records import OnError

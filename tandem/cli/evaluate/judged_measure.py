@@ -13,9 +13,9 @@ from tandem.cli.evaluate.served_measure import asked_reports
 from tandem.client import StoredItem
 from tandem.client.calls.refusal import calling
 from tandem.contract.limits import MAX_PAGE_SIZE
-from tandem.corpus.judged_queries import JudgedQuery, read_judged_queries
+from tandem.corpus.judged_queries import JudgedQuery, drawn_from, read_judged_queries
 from tandem.lab.evaluation.gallery import Direction, EvaluationQuery
-from tandem.lab.evaluation.reports.report import Report
+from tandem.lab.evaluation.reports.report import OF_THEM_ONLY, Report
 from tandem.v1.content_service_pb2 import ListItemsRequest
 from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 
@@ -41,6 +41,8 @@ def judged_reports(asked: EvaluateOptions, index_ids: Sequence[str], path: Path)
         "judged queries": f"{len(answered):,} of {len(queries):,}, which have an answer",
         "concurrency": asked.concurrency,
     }
+    if drawn := drawn_from(path):
+        about[OF_THEM_ONLY] = f"{drawn}, whose figures are not those of all queries"
     asking = asked_reports(asked, index_ids, _directions(answered), asked.pool_sizes, about)
     return [
         replace(each, about={**each.about, "index": index_id})

@@ -13,7 +13,7 @@ import typer
 from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.index.remove import drop_index
 from tandem.cli.ingest.demo_note import say_if_demo_serves
-from tandem.cli.ingest.ingest import ingest_items
+from tandem.cli.ingest.item_ingest import ingest_items
 from tandem.cli.refusals import described
 from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.progress import query_progress

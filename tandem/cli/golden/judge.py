@@ -75,7 +75,7 @@ def status(folder: FOLDER) -> None:
     As many as a difference of 3 points needs, with what systems differ by so far.
     """
     pool, queries = read_object(folder / POOL_NAME), read_judged_queries(folder)
-    judged = sum(len(each.grades.keys() & {*pool[each.query_id]}) for each in queries)
+    judged = sum(len(each.grades.keys() & {*pool.get(each.query_id, ())}) for each in queries)
     pairs = sum(map(len, pool.values()))
     found = [*standings(queries, pool, read_object(folder / RUNS_NAME))]
     answer({"judged": judged, "pairs": pairs, "standings": found})
@@ -85,8 +85,8 @@ def status(folder: FOLDER) -> None:
         out.print(
             f"{each['system']}, finding {each['target']}s, {each['measure']}: "
             f"{scale * each['difference']:+.3g} ± {scale * each['half_interval']:.2g} {unit}, by "
-            f"{each['judged_count']:,} of {each['differing_count']:,} queries with other answers, "
-            f"of {each['query_count']:,}; {scale * each['sought_difference']:g} {unit} need "
-            f"{each['needed_query_count']:,} queries: "
+            f"{each['judged_count']:,} of {each['differing_count']:,} queries with other first "
+            f"answers, of {each['query_count']:,}; {scale * each['sought_difference']:g} {unit} "
+            f"need {each['needed_query_count']:,} queries: "
             f"{each['missing_judgement_count']:,} more judgements"
         )

@@ -18,7 +18,7 @@ from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.client import Access, Client, StoredItem
 from tandem.contract.content import Modality
-from tandem.corpus.judged_queries import JudgedQuery, read_judged_queries
+from tandem.corpus.judged_queries import DRAWN_COUNT, JudgedQuery, read_judged_queries
 from tandem.corpus.readers.caption_text import decoded, numbered_lines
 from tandem.errors import TandemError
 from tandem.installation import __version__
@@ -47,6 +47,14 @@ def start(
         "others are compared with; by default be and ce",
     ] = None,
     depth: Annotated[int, typer.Option(help="items of each system to judge", min=1)] = 10,
+    differing: Annotated[
+        int | None,
+        typer.Option(
+            help="judge only so many of the queries at which the systems' first items differ, "
+            "drawn at random: to compare these systems alone",
+            min=1,
+        ),
+    ] = None,
     seed: Annotated[int, "of every random order"] = 1,
     address: ADDRESS = DEFAULT_ADDRESS,
 ) -> None:
@@ -78,11 +86,14 @@ def start(
             "index_id": index,
             "model_fingerprints": fingerprints,
         }
-        pair_count = write_golden_set(Path(fresh, "made"), asked, runs, depth, seed, about)
-        Path(fresh, "made").rename(folder)
+        made = Path(fresh, "made")
+        counts = write_golden_set(made, asked, runs, depth, seed, about, differing)
+        made.rename(folder)
+    drawn = counts.get(DRAWN_COUNT, len(asked))
     out.print(
-        f"{folder}: {len(asked):,} queries, {pair_count:,} pairs of {', '.join(systems)}; judge "
-        f"them by tandem golden judge {folder}"
+        f"{folder}: {len(asked):,} queries, {counts['differing_count']:,} with different first "
+        f"items; {counts['pair_count']:,} pairs of {drawn:,} queries by {', '.join(systems)}; "
+        f"judge them by tandem golden judge {folder}"
     )
 
 

@@ -6,4 +6,5 @@ promote             `tandem index promote`
 attach              `tandem attach`
 shard               the store of a shard
 remove              `tandem remove` and `index drop`
+listed_ids          the ids of an index
 """

@@ -114,11 +114,7 @@ def grow(
 
 
 def _url(text: str) -> str:
-    """Returns the URL of a path; a folder that is a backup of an older release has a manifest."""
-    if "://" in text:
-        return text
-    path = Path(text).absolute()
-    return (path / "manifest.json" if (path / "manifest.json").exists() else path).as_uri()
+    return text if "://" in text else Path(text).absolute().as_uri()
 
 
 def _tell_state(manifest: BackupManifest) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Self
 
 from tandem.cli.corpora.corpora import open_corpus
-from tandem.cli.ingest.ingest import DEFAULT_SEED, DEFAULT_SPLIT
+from tandem.cli.ingest.source_job import DEFAULT_SEED, DEFAULT_SPLIT
 from tandem.cli.options import DEFAULT_ADDRESS
 from tandem.cli.terminal.console import one_line, out
 from tandem.contract.identifiers import check_index_id

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.evaluate.evaluate import evaluate
-from tandem.cli.ingest.ingest import ingest_items
+from tandem.cli.ingest.item_ingest import ingest_items
 from tandem.cli.options import DEFAULT_REPOSITORY, REPOSITORY
 from tandem.cli.search.search_table import print_result
 from tandem.cli.serve.contact_sheet import SheetRow, write_contact_sheet

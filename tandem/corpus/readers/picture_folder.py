@@ -4,31 +4,38 @@
     folder/train/cat.jpg  …/cat.txt         split "train", and so for every other subfolder
 
 A picture is a .jpg, .jpeg, .jpe, .jfif, .png, .webp, .heic, .heif or .avif; its text file has one
-caption per line and is named cat.txt or cat.jpg.txt. A text file without a picture is a record
-whose picture is missing. Other files are skipped and counted. If pictures lie in the folder itself
-and in subfolders, its own are split "all". If no subfolder has the name of a split, each of
-"train", "val" and "test" is the whole corpus with its subfolders.
+caption per line and is named cat.txt or cat.jpg.txt. One picture in several formats is one record,
+of the file that most models read. A text file without a picture is a note. Notes and other files
+are skipped and counted. If pictures lie in the folder itself and in subfolders, its own are split
+"all". If no subfolder has the name of a split, each of "train", "val" and "test" is the whole
+corpus with its subfolders, which split "*" always is.
 """
 
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tandem.contract.filtering.attributes import Attributes, value_fault
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, SplitUnknown
-from tandem.corpus.left_out import FileFault, LeftOut, extension_of
+from tandem.corpus.left_out import FileFault, LeftOut
 from tandem.corpus.readers.caption_text import MAX_TEXT_BYTES, caption_lines, numbered_captions
-from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, ImageFile, NoImage
+from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, ImageFile
 from tandem.corpus.readers.plain_file import files_below, list_folder, open_plain_file
 from tandem.corpus.readers.record_stream import RecordStream
-from tandem.corpus.readers.splits import WHOLE_SPLIT, is_well_known, split_named
-from tandem.corpus.records import Caption, ImageSource, Record
+from tandem.corpus.readers.splits import EVERY_SPLIT, WHOLE_SPLIT, is_well_known, split_named
+from tandem.corpus.records import Caption, Record, record_id_of
 
 _TEXT_SUFFIX: Final = ".txt"
-_Stems = dict[Path, list[Path]]
+_JPEG: Final = (".jpg", ".jpeg", ".jpe", ".jfif")
+# How whole files of the formats begin and end that every model reads.
+_WHOLE: Final = ((b"\xff\xd8\xff", b"\xff\xd9"), (b"\x89PNG", b"IEND"), (b"RIFF", b""))
+_TAIL_BYTES: Final = 64
+_Pictured = dict[Path, tuple[Path, list[Path]]]
+"""Pictures and their texts, by path without suffix."""
 
 
 def read_picture_folder(
@@ -36,29 +43,31 @@ def read_picture_folder(
 ) -> RecordStream:
     """Returns a split's records by the order of their names; every caption is in `language`.
 
-    A record's id is its picture's path from `folder` without the suffix, "train/cat", in NFC; its
-    attribute `file` is the whole path. A picture without a text file, or with an empty one, is a
-    record without captions. `left_out` counts what is not read.
+    A record's id is its picture's path from `folder` without the suffix, "train/cat", in NFC, cut
+    if no item can have it (record_id_of); its attribute `file` is the whole path. A picture without
+    a text file, or with an empty one, is a record without captions. `left_out` counts what is not
+    read.
 
     The split is listed at the call, which raises CorpusFileMissing for a folder that is missing or
     cannot be listed, SplitUnknown for a split without a picture, and CorpusMalformed for "all" if
-    pictures lie in the folder itself and in a subfolder of that name. A record with two pictures is
-    rejected. A text file that cannot be read, is not UTF-8 or is a link out of the folder becomes
-    its record's `captions_fault`. A missing picture is found when it is read.
+    pictures lie in the folder itself and in a subfolder of that name. A text file that cannot be
+    read, is not UTF-8 or is a link out of the folder becomes its record's `captions_fault`. A
+    missing picture is found when it is read.
     """
     left_out = LeftOut() if left_out is None else left_out
     if not folder.is_dir():
         raise CorpusFileMissing(f"no folder {folder}; give the folder that the pictures lie in")
-    own, folders = list_folder(folder, folder)
-    splits = _pictured(folders, folder)
+    unreported = LeftOut(excluded=left_out.excluded)
+    own, folders = list_folder(folder, folder, unreported)
+    splits = _pictured(folders, folder, unreported)
     has_own = any(map(is_picture, own))
     # An empty folder of that name, or a link out of the corpus, must not fall back to another.
     entry = folder / split
     has_entry = entry.name == split and (entry.is_symlink() or entry.is_dir())
-    is_whole = not has_entry and _is_whole(split, splits, has_own)
+    is_whole = split == EVERY_SPLIT or (not has_entry and _is_whole(split, splits, has_own))
     if is_whole:
         files = list(files_below(folder, folder, left_out))
-        if split != WHOLE_SPLIT:
+        if split not in (EVERY_SPLIT, WHOLE_SPLIT):
             _check_undivided_below(folder, files, split)
     else:
         known = [*([WHOLE_SPLIT] if has_own else []), *splits]
@@ -77,11 +86,13 @@ def read_picture_folder(
             files = list(files_below(folder / chosen, folder, left_out))
         else:
             files, _ = list_folder(folder, folder, left_out)
-            for name in splits:
+        for name in splits:
+            if chosen not in splits or not (name == chosen or is_well_known(name)):
                 left_out.pass_over(folder / name, FileFault.SUBFOLDER)
-    stems = _grouped(folder, files, left_out)
-    records = _records(folder, stems, split, language, left_out)
-    return RecordStream(records, folder, left_out, len(stems), is_undivided=is_whole)
+    pictured = _pictured_files(folder, files, left_out)
+    split = WHOLE_SPLIT if split == EVERY_SPLIT else split
+    records = _records(folder, pictured, split, language)
+    return RecordStream(records, folder, left_out, len(pictured), is_undivided=is_whole)
 
 
 def is_picture(path: Path) -> bool:
@@ -109,14 +120,16 @@ def _check_undivided_below(folder: Path, files: Iterable[Path], split: str) -> N
                 raise SplitUnknown(place=folder, split=split, known=[WHOLE_SPLIT], left_out=why)
 
 
-def _pictured(folders: Iterable[Path], root: Path) -> list[str]:
+def _pictured(folders: Iterable[Path], root: Path, unreported: LeftOut) -> list[str]:
     """Returns the names of the folders that contain a picture."""
-    return [child.name for child in folders if any(map(is_picture, _below(child, root)))]
+    return [
+        child.name for child in folders if any(map(is_picture, _below(child, root, unreported)))
+    ]
 
 
-def _below(folder: Path, root: Path) -> Iterator[Path]:
+def _below(folder: Path, root: Path, unreported: LeftOut) -> Iterator[Path]:
     with suppress(CorpusFileMissing):
-        yield from files_below(folder, root, LeftOut())
+        yield from files_below(folder, root, unreported)
 
 
 def _unread_files(folder: Path, known: list[str]) -> str:
@@ -129,62 +142,37 @@ def _unread_files(folder: Path, known: list[str]) -> str:
     return others.summary() or read
 
 
-def _records(
-    folder: Path, stems: _Stems, split: str, language: str, left_out: LeftOut
-) -> Iterator[Record]:
-    for stem, paths in sorted(stems.items()):
-        record_id = str(stem.relative_to(folder))
-        try:
-            text = _only([path for path in paths if _is_text(path)], record_id, folder)
-            picture = _only(list(filter(is_picture, paths)), record_id, folder)
-        except CorpusMalformed as error:
-            left_out.refuse(error)
-            continue
+def _records(folder: Path, pictured: _Pictured, split: str, language: str) -> Iterator[Record]:
+    for stem, (picture, texts) in sorted(pictured.items()):
+        name = str(stem.relative_to(folder))
+        record_id = record_id_of(name)
         captions: tuple[Caption, ...] = ()
         fault = None
         try:
-            lines = caption_lines(_head(text, folder), str(text)) if text else []
+            lines = [line for text in texts for line in _lines(text, folder)]
             captions = numbered_captions(record_id, lines, language)
         except (CorpusFileMissing, CorpusMalformed) as error:
             fault = str(error)
-        image: ImageSource = NoImage(str(text), _no_picture(paths))
-        attributes: Attributes = {}
-        if picture:
-            image = ImageFile(picture, f"{folder}: {record_id}", folder)
-            file = str(picture.relative_to(folder))
-            attributes = {"file": file} if value_fault("file", file) is None else {}
+        file = str(picture.relative_to(folder))
+        attributes: Attributes = {"file": file} if value_fault("file", file) is None else {}
+        image = ImageFile(picture, f"{folder}: {name}", folder)
         yield Record(record_id, captions, split, record_id, image, attributes, fault)
 
 
-def _no_picture(paths: Iterable[Path]) -> str:
-    wanted = f"no picture next to it ({', '.join(PICTURE_SUFFIXES)})"
-    others = [path.name for path in paths if not _is_text(path)]
-    return f"{wanted} but {' and '.join(others)}, which is not read" if others else wanted
-
-
-def _only(paths: list[Path], record_id: str, folder: Path) -> Path | None:
-    if len(paths) > 1:
-        names = " and ".join(path.name for path in paths)
-        raise CorpusMalformed(f"{folder}: {names} are both {record_id!r}; rename one of them")
-    return paths[0] if paths else None
-
-
-def _head(path: Path, root: Path) -> bytes:
-    """Returns the file's bytes, at most one more than the limit."""
+def _lines(path: Path, root: Path) -> list[str]:
+    """Returns a text file's captions; reads at most a byte more than the limit."""
     with open_plain_file(path, root) as file:
         try:
-            return file.read(MAX_TEXT_BYTES + 1)
+            text_bytes = file.read(MAX_TEXT_BYTES + 1)
         except OSError as error:
             raise CorpusMalformed(f"{path} cannot be read: {error.strerror}") from error
+    return caption_lines(text_bytes, str(path))
 
 
-def _grouped(folder: Path, paths: Iterable[Path], left_out: LeftOut) -> _Stems:
-    """Groups pictures and texts by path without suffix, in NFC, and counts other files.
-
-    A text without a picture also gets the files of other formats with its name, for messages.
-    """
-    stems: _Stems = defaultdict(list)
-    others: _Stems = defaultdict(list)
+def _pictured_files(folder: Path, paths: Iterable[Path], left_out: LeftOut) -> _Pictured:
+    """Groups pictures and texts by path without suffix, in NFC, and counts other files."""
+    pictures: dict[Path, list[Path]] = defaultdict(list)
+    texts: list[Path] = []
 
     def stem_of(path: Path) -> Path:
         # macOS and Linux spell accents in two ways, and archives mix them.
@@ -193,21 +181,70 @@ def _grouped(folder: Path, paths: Iterable[Path], left_out: LeftOut) -> _Stems:
 
     for path in paths:
         if is_picture(path):
-            stems[stem_of(path)].append(path)
-        elif not _is_text(path):
-            others[stem_of(path)].append(path)
+            pictures[stem_of(path)].append(path)
+        elif _is_text(path):
+            texts.append(path)
+        else:
             left_out.pass_over(path)
-    for path in paths:
-        if _is_text(path):
-            # cat.jpg.txt is of cat.jpg, unless there is a picture cat.jpg.png.
-            stem = stem_of(path)
-            of_name = stem if stem in stems or not is_picture(stem) else stem_of(stem)
-            stems[of_name if of_name in stems else stem].append(path)
-    for stem, found in stems.items():
-        found.sort()
-        if not any(map(is_picture, found)):
-            found += [each for each in others.get(stem, ()) if extension_of(each) != ".json"]
-    return dict(stems)
+    pictured: _Pictured = {}
+    stems: dict[Path, Path] = {}
+    for alike in _one_picture_each(pictures):
+        first, *others = sorted(alike, key=partial(_rank, folder))
+        pictured[stem_of(first)] = first, []
+        stems |= dict.fromkeys((_any_case(stem_of(each)) for each in alike), stem_of(first))
+        for each in others:
+            left_out.pass_over(each, FileFault.OTHER_FORMAT)
+    for path in sorted(texts):
+        stem = stem_of(path)
+        # cat.jpg.txt is of cat.jpg, unless there is a picture cat.jpg.png.
+        of_name = [stem, stem_of(stem)] if is_picture(stem) else [stem]
+        owners = [stems.get(_any_case(each), each) for each in of_name]
+        owner = next((each for each in (*of_name, *owners) if each in pictured), None)
+        if owner is None:
+            left_out.pass_over(path, FileFault.NOTE)
+        else:
+            pictured[owner][1].append(path)
+    return pictured
+
+
+def _one_picture_each(pictures: dict[Path, list[Path]]) -> Iterator[list[Path]]:
+    """Yields the files of each picture: of one name, or in case alone another but not the format.
+
+    Windows and macOS hold cat.png to belong to CAT.JPG; cat.jpg and CAT.JPG are two pictures.
+    """
+    of_name: dict[Path, list[list[Path]]] = defaultdict(list)
+    for stem, paths in pictures.items():
+        of_name[_any_case(stem)].append(paths)
+    for groups in of_name.values():
+        formats = [{_format(path) for path in paths} for paths in groups]
+        if sum(map(len, formats)) == len(set().union(*formats)):
+            yield [path for paths in groups for path in paths]
+        else:
+            yield from groups
+
+
+def _any_case(stem: Path) -> Path:
+    return stem.with_name(stem.name.lower())
+
+
+def _format(path: Path) -> str:
+    suffix = path.suffix.lower()
+    return _JPEG[0] if suffix in _JPEG else suffix
+
+
+def _rank(root: Path, path: Path) -> tuple[int, int, Path]:
+    """Returns what sorts first for the file of a picture that can most likely be read."""
+    try:
+        with open_plain_file(path, root) as file:
+            head = file.read(_TAIL_BYTES)
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            tail = file.read()
+    except (CorpusFileMissing, OSError):
+        head = tail = b""
+    ends = [end in tail for start, end in _WHOLE if head.startswith(start)]
+    # What lacks its end may have more behind it. HEIC and AVIF need a setting.
+    rank = 0 if any(ends) else 1 if ends else 2 if head[4:8] == b"ftyp" else 3
+    return rank, PICTURE_SUFFIXES.index(path.suffix.lower()), path
 
 
 def _is_text(path: Path) -> bool:

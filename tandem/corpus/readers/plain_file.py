@@ -1,7 +1,10 @@
 """Opens files and lists folders of a corpus, and rejects unsafe ones."""
 
 import os
+import re
+import unicodedata
 from collections.abc import Iterator
+from fnmatch import translate
 from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path
@@ -10,10 +13,16 @@ from typing import Final
 from tandem.corpus.errors import CorpusFileMissing
 from tandem.corpus.left_out import FileFault, LeftOut
 
-# In the root folder of a disk; not a user's file.
-_LOST_AND_FOUND: Final = "lost+found"
-# Files that file managers create, such as "._cat.jpg" for "cat.jpg"; not worth a report.
-_LEFT_BY_OTHERS: Final = ("._", ".DS_Store")
+OF_OTHER_PROGRAMS: Final = (
+    # Thumbnails, snapshots and bins of network drives and systems.
+    *("@eaDir", "#recycle", "#snapshot", "@Recycle", "@Recently-Snapshot", "$RECYCLE.BIN"),
+    *("RECYCLER", "System Volume Information", "__MACOSX", "lost+found"),
+    # Previews of catalogues.
+    *("*.lrdata", "*.photoslibrary/resources", "*.photoslibrary/scopes"),
+    # Sidecars, and what file managers write, such as "._cat.jpg" for "cat.jpg".
+    *("._*", ".DS_Store", "Thumbs.db", "desktop.ini", "*.xmp", "*.aae", ".*.crc"),
+)
+"""Globs of what other programs leave next to a user's files. Most of what they hide has a dot."""
 _HUB_SNAPSHOTS: Final = "snapshots"
 
 
@@ -53,11 +62,13 @@ def list_folder(
 ) -> tuple[list[Path], list[Path]]:
     """Returns the plain files and the folders in a folder, sorted by name, with links followed.
 
-    Skips hidden entries, entries that are neither, names that are not UTF-8 and, with a `root`,
-    folders that lead out of it, and counts them in `left_out`. Raises CorpusFileMissing if the
-    folder cannot be listed.
+    Skips hidden entries, entries that are neither, names that are not UTF-8, what `left_out`
+    excludes, what other programs left and, with a `root`, folders that lead out of it. Counts them
+    in `left_out`, but not the files of other programs, which are no pictures. Raises
+    CorpusFileMissing if the folder cannot be listed.
     """
     left_out = LeftOut() if left_out is None else left_out
+    below = folder.relative_to(root) if root is not None else Path()
     files: list[Path] = []
     folders: list[Path] = []
     try:
@@ -69,11 +80,12 @@ def list_folder(
         ) from error
     for entry in found:
         path = Path(entry)
-        is_checksum_of_hadoop = entry.name.startswith(".") and entry.name.endswith(".crc")
-        is_left = entry.name.startswith(_LEFT_BY_OTHERS) or entry.name == _LOST_AND_FOUND
-        if is_left or is_checksum_of_hadoop:
-            continue
-        if (fault := _fault(entry, root)) is not None:
+        if _is_any_of(OF_OTHER_PROGRAMS, below / entry.name):
+            if path.is_dir():
+                left_out.pass_over(path, FileFault.OF_OTHER_PROGRAMS)
+        elif _is_any_of(left_out.excluded, below / entry.name):
+            left_out.pass_over(path, FileFault.EXCLUDED)
+        elif (fault := _fault(entry, root)) is not None:
             left_out.pass_over(path, fault)
         elif entry.is_dir():
             folders.append(path)
@@ -111,6 +123,28 @@ def files_below(folder: Path, root: Path, left_out: LeftOut) -> Iterator[Path]:
         deeper, more_links = _links_apart(folders)
         to_visit += deeper
         links += more_links
+
+
+def _is_any_of(globs: tuple[str, ...], below: Path) -> bool:
+    """Returns whether a glob has the name, or with a slash the path from the corpus's folder."""
+    names, paths = _patterns(globs)
+    return bool(names.fullmatch(_plain(below.name)) or paths.fullmatch(_plain(below.as_posix())))
+
+
+@lru_cache(maxsize=4)
+def _patterns(globs: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    plain = [_plain(glob).strip("/") for glob in globs]
+    ways = (
+        (translate(each) for each in plain if "/" not in each),
+        (translate(each) for each in plain if "/" in each),
+    )
+    names, paths = (re.compile("|".join(each) or r"(?!)") for each in ways)
+    return names, paths
+
+
+def _plain(name: str) -> str:
+    # Disks differ in case and in how they spell accents.
+    return unicodedata.normalize("NFC", name).lower()
 
 
 def _identity(folder: Path) -> tuple[int, int]:

@@ -8,6 +8,8 @@ from tandem.corpus.left_out import FileFault, LeftOut
 
 WHOLE_SPLIT: Final = "all"
 """The split of a corpus that has none."""
+EVERY_SPLIT: Final = "*"
+"""Stands for the whole corpus, divided or not, where a reader can give it."""
 _ONE_NAME: Final = (
     frozenset({"train", "training"}),
     frozenset({"val", "validation", "valid", "dev"}),

@@ -34,7 +34,7 @@ from tandem.corpus.readers.caption_text import (
     language_field,
     numbered_captions,
 )
-from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, NoImage, check_size
+from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, NoImage, check_size, file_state
 from tandem.corpus.readers.plain_file import files_below, open_plain_file
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.shards import (
@@ -47,14 +47,14 @@ from tandem.corpus.readers.shards import (
 from tandem.corpus.readers.splits import split_named
 from tandem.corpus.readers.tar_members import TarMember, tar_members
 from tandem.corpus.readers.tar_samples import JSON, PICTURE, TEXT, Name, Sample, tar_samples
-from tandem.corpus.records import Caption, ImageSource, Record
+from tandem.corpus.records import Caption, FileState, ImageSource, Record, record_id_of
 
 _SUFFIX: Final = ".tar"
 _COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 
 
 @dataclass(frozen=True, slots=True)
-class TarImage:
+class TarImage(ImageSource):
     """Reads a picture from its position in a tar archive."""
 
     archive: Path
@@ -76,6 +76,10 @@ class TarImage:
         except CorpusFileMissing as error:
             raise PictureFileMissing(f"{self} cannot be read: {error}") from error
 
+    def stat(self) -> FileState | None:
+        """Returns the archive's state."""
+        return file_state(self.archive)
+
 
 def read_webdataset(
     path: Path, split: str, language: str = "en", left_out: LeftOut | None = None
@@ -93,7 +97,7 @@ def read_webdataset(
     """
     left_out = LeftOut() if left_out is None else left_out
     _check_uncompressed(path, split, left_out)
-    shards = shards_by_split(path, _SUFFIX, left_out)
+    shards = shards_by_split(path, (_SUFFIX,), left_out)
     name = split_named(split, shards, path, left_out)
     chosen = shards[name]
     check_one_configuration(chosen, name)
@@ -125,7 +129,9 @@ def _records(shard: ShardFile, split: str, language: str, left_out: LeftOut) -> 
     samples = _samples(shard, left_out)
     with open_plain_file(shard.path, shard.root) as file:
         for (part, key), members in samples.items():
-            record_id = f"{shard.name}+{part}/{key}" if part else f"{shard.name}/{key}"
+            record_id = record_id_of(
+                f"{shard.name}+{part}/{key}" if part else f"{shard.name}/{key}"
+            )
             captions: tuple[Caption, ...] = ()
             fault = None
             try:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tandem.corpus.emoji import open_drawings
+from tandem.corpus.records import ImageSource
 from tandem.corpus.scenes.scene import Group, Scene
 
 SCENE_SIZE = 112
@@ -53,7 +54,7 @@ def draw_scene(scene: Scene) -> Image.Image:
 
 
 @dataclass(frozen=True, slots=True)
-class ScenePng:
+class ScenePng(ImageSource):
     """Draws its scene when it is read."""
 
     scene: Scene

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tandem.lab.evaluation.metrics import paired_p_value
-from tandem.lab.evaluation.reports.report import BE, Ranking, Report
+from tandem.lab.evaluation.reports.report import BE, OF_THEM_ONLY, Ranking, Report
 from tandem.lab.evaluation.reports.served_figures import ServedFigures
 
 MAX_RECALL_DROP_POINTS: Final = 1.0
@@ -59,6 +59,9 @@ def gate_verdict(
         refusals.append(GateRefusal(GateReason.ITEM_COUNT_DIFFERS, why))
     if candidate is None or serving is None:
         why = "without judged queries nothing says which model is better: give some"
+        return [*refusals, GateRefusal(GateReason.JUDGED_QUERIES_MISSING, why)]
+    if drawn := candidate.about.get(OF_THEM_ONLY):
+        why = f"these are only {drawn}: tandem golden status compares those systems"
         return [*refusals, GateRefusal(GateReason.JUDGED_QUERIES_MISSING, why)]
     level = _LEVEL / (_TESTS_PER_DIRECTION * len(serving.languages))
     for direction in serving.languages:

@@ -1,7 +1,8 @@
 """Writes golden sets: judged queries, with the pool that is judged and what each system found.
 
     golden/pool.json    {"q1": ["a.jpg", ...]}: what to judge, shuffled, so that no place says who
-                        found an item; pooling is TREC's (Sparck Jones and van Rijsbergen 1975)
+                        found an item; pooling is TREC's (Sparck Jones and van Rijsbergen 1975).
+                        Of a set that was drawn, only the queries that were
     golden/runs.json    {"ce": {"q1": ["a.jpg", ...]}}, best first; judging does not read it
 
 The other files are those of tandem.corpus.judged_queries.
@@ -16,7 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tandem.corpus.judged_queries import QRELS_NAME, JudgedQuery, qrels_line, write_judged_queries
+from tandem.corpus.judged_queries import (
+    DRAWN_COUNT,
+    QRELS_NAME,
+    JudgedQuery,
+    qrels_line,
+    write_judged_queries,
+)
 from tandem.platform.files.private_files import PRIVATE_FOLDER
 from tandem.platform.files.whole_file import write_text_whole
 
@@ -34,20 +41,31 @@ def write_golden_set(
     depth: int,
     seed: int,
     about: Mapping[str, Any],
-) -> int:
-    """Writes a new folder, with the queries in a random order; returns the number of pairs."""
+    drawn_count: int | None = None,
+) -> dict[str, int]:
+    """Writes a new folder, with the queries in a random order; returns its counts.
+
+    `drawn_count`: pools only so many of the queries at which the systems' first items differ.
+    """
     chance, pool = random.Random(seed), {}
     shuffled = chance.sample(queries, len(queries))
-    for each in shuffled:
+    differing = [
+        each
+        for each in shuffled
+        if len({tuple(run[each.query_id][:1]) for run in runs.values()}) > 1
+    ]
+    for each in shuffled if drawn_count is None else differing[:drawn_count]:
         found = {item_id for run in runs.values() for item_id in run[each.query_id][:depth]}
         pool[each.query_id] = chance.sample(sorted(found), len(found))
     folder.mkdir(mode=PRIVATE_FOLDER)
     write_text_whole(folder / POOL_NAME, json.dumps(pool))
     write_text_whole(folder / RUNS_NAME, json.dumps(runs))
-    pair_count = sum(map(len, pool.values()))
-    made = {"systems": [*runs], "depth": depth, "seed": seed, "pair_count": pair_count}
-    write_judged_queries(folder, shuffled, {**about, **made, "query_count": len(pool)})
-    return pair_count
+    counts = {"query_count": len(shuffled), "differing_count": len(differing)}
+    counts |= {} if drawn_count is None else {DRAWN_COUNT: len(pool)}
+    counts["pair_count"] = sum(map(len, pool.values()))
+    made = {"systems": [*runs], "depth": depth, "seed": seed, **counts}
+    write_judged_queries(folder, shuffled, {**about, **made})
+    return counts
 
 
 class Judgements:

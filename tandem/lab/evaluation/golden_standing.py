@@ -11,7 +11,8 @@ from tandem.lab.evaluation.golden_set import Lists
 
 R_AT_1, RANK = "R@1", "rank"
 # The difference that is sought and, before any judgement, the mean square of differences. RANK is
-# how often the rank of the first match was halved; on photographs 3 points of R@1 were 0.2.
+# how often the rank of the first match was halved where the first items differ; on photographs 3
+# points of R@1 were 0.2.
 _MEASURES: Final = {R_AT_1: (0.03, 0.15), RANK: (0.2, 1.8)}
 # At this number of judged queries the assumption has half of the weight.
 _ASSUMED_COUNT: Final = 20
@@ -49,20 +50,24 @@ def standings(
 def _standing(
     asked: Sequence[JudgedQuery], pool: Lists, runs: tuple[Lists, Lists], measure: str
 ) -> dict[str, float]:
-    """Returns counts and the difference; queries with equal lists differ by 0, without judging."""
-    differences, unjudged, pair_counts = [], [], []
+    """Returns counts and the difference; those of one first item differ by 0, without judging."""
+    differences, unjudged, pair_counts, differing_count = [], [], [], 0
     for each in asked:
-        lists = [run[each.query_id][: 1 if measure == R_AT_1 else None] for run in runs]
-        if lists[0] == lists[1]:
+        lists = [run[each.query_id] for run in runs]
+        if lists[0][:1] == lists[1][:1]:
             continue
-        needed = {*lists[0], *lists[1]} if measure == R_AT_1 else {*pool[each.query_id]}
+        differing_count += 1
+        if each.query_id not in pool:
+            continue
+        firsts = {*lists[0][:1], *lists[1][:1]}
+        needed = firsts if measure == R_AT_1 else {*pool[each.query_id]}
         pair_counts.append(len(needed))
         if left := len(needed - each.grades.keys()):
             unjudged.append(left)
         else:
             before, after = (_value(each.relevant_ids, ids, measure) for ids in lists)
             differences.append(after - before)
-    share, count = len(pair_counts) / len(asked), len(differences)
+    share, count = differing_count / len(asked), len(differences)
     sought, assumed_square = _MEASURES[measure]
     mean = share * statistics.fmean(differences or [0.0])
     squares = share * sum(each**2 for each in differences)
@@ -76,7 +81,7 @@ def _standing(
     variance = max(0.0, squares / count - mean**2) if count > 1 else math.inf
     return {
         "query_count": len(asked),
-        "differing_count": len(pair_counts),
+        "differing_count": differing_count,
         "judged_count": count,
         "difference": mean,
         "half_interval": _TEST_Z * math.sqrt(variance * share / max(1, count)),

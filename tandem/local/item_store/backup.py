@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections import deque
@@ -41,7 +40,7 @@ from tandem.local.item_store.item_contents import ItemContents
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.restored_store import restoring
 from tandem.local.item_store.verdict import Verdict, verify_in_child
-from tandem.platform.files.object_store import ObjectFolder, object_folder, path_of
+from tandem.platform.files.object_store import ObjectFolder, object_folder
 from tandem.platform.files.private_files import keep_files_private
 
 PART_BYTES = 8 << 20
@@ -215,16 +214,12 @@ def _upload(folder: ObjectFolder, number: str, piece: bytes) -> Part:
 
 def _read_part(folder: ObjectFolder, part: Part) -> bytes:
     data = folder.read(part.name)
-    _check_part(f"{folder.url}/{part.name}", part, len(data), hashlib.sha256(data).hexdigest())
-    return data
-
-
-def _check_part(url: str, part: Part, byte_count: int, sha256: str) -> None:
-    if sha256 != part.sha256:
+    if (sha256 := hashlib.sha256(data).hexdigest()) != part.sha256:
         raise StoreRefused(
-            f"{url} is damaged: it has {byte_count:,} bytes with SHA-256 {sha256[:16]}…, and "
-            f"{part.byte_count:,} with {part.sha256[:16]}… were stored"
+            f"{folder.url}/{part.name} is damaged: it has {len(data):,} bytes with SHA-256 "
+            f"{sha256[:16]}…, and {part.byte_count:,} with {part.sha256[:16]}… were stored"
         )
+    return data
 
 
 def _create_manifest(folder: ObjectFolder, name: str, manifest: BackupManifest) -> None:
@@ -242,14 +237,11 @@ def _assembled(url: str, target: Path, show: Show | None) -> tuple[BackupManifes
     folder_url, _, name = url.rpartition("/")
     folder = object_folder(folder_url)
     manifest = _manifest(folder, name)
-    if manifest.is_one_file:
-        _copy_whole(path_of(folder_url) / DATA_NAME, target / DATA_NAME, manifest.data[0])
-    else:
-        with (target / DATA_NAME).open("wb") as data:
-            for part in manifest.data:
-                data.write(_read_part(folder, part))
-                if show:
-                    show(data.tell(), manifest.data_bytes)
+    with (target / DATA_NAME).open("wb") as data:
+        for part in manifest.data:
+            data.write(_read_part(folder, part))
+            if show:
+                show(data.tell(), manifest.data_bytes)
     if manifest.changes:
         # Small values of 2 kB have a page of 4 kB each.
         map_bytes = max(DEFAULT_MAP_BYTES, 4 * manifest.data_bytes)
@@ -262,15 +254,6 @@ def _assembled(url: str, target: Path, show: Show | None) -> tuple[BackupManifes
             with files.env.write() as txn:
                 ItemContents(files).remove_unnamed(txn)
     return manifest, verify_in_child(target, show=show)
-
-
-def _copy_whole(file: Path, copy: Path, part: Part) -> None:
-    if not file.is_file():  # Reading a named pipe, for example, would never end.
-        raise StoreRefused(f"{file.parent} has no {file.name}: it is not a complete backup")
-    shutil.copyfile(file, copy)
-    with copy.open("rb") as data:
-        sha256 = hashlib.file_digest(data, "sha256").hexdigest()
-    _check_part(str(file), part, copy.stat().st_size, sha256)
 
 
 def _main(store: str, place: str) -> None:

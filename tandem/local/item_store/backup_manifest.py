@@ -56,9 +56,6 @@ class BackupManifest:
                     f"{name} has version {shown(version)}, this program reads {MANIFEST_VERSION}: "
                     "use the release of Tandem that wrote it"
                 )
-            if "data_sha256" in values:  # of a release that copied into one file
-                whole = {"name": values.pop("data_sha256"), "byte_count": values.pop("data_bytes")}
-                values["data"] = [whole]
             manifest = from_fields(cls, values)
             if not manifest.data:
                 raise ValueError("data has no part")
@@ -74,11 +71,6 @@ class BackupManifest:
     @property
     def identity(self) -> ShardIdentity:
         return ShardIdentity(self.shard_number, self.shard_count)
-
-    @property
-    def is_one_file(self) -> bool:
-        """Returns whether the copy is a file in the manifest's folder, as once it was."""
-        return "/" not in self.data[0].name
 
     @property
     def parts(self) -> tuple[Part, ...]:

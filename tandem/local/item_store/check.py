@@ -258,8 +258,6 @@ def _check_newer(key: bytes, value: bytes | memoryview, change: Change, verdict:
 
 def _check_requests(files: StoreFiles, txn: lmdb.Transaction, verdict: Verdict) -> None:
     """Checks the answers kept for repeated requests."""
-    if files.schema_version < 2:
-        return
     request_ids: set[bytes] = set()
     try:
         for key, value in txn.cursor(files.requests):

@@ -23,8 +23,7 @@ from tandem.platform.files.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from tandem.platform.files.whole_file import sync
 
 SCHEMA_VERSION = 3
-"""Version 1 has only records of version 1, no request ids and no store id; 2 has no contents apart.
-"""
+"""Version 2 has no contents apart; earlier ones are refused."""
 
 RESTORING_NAME = "restoring"
 """The folder inside a store's where a restore prepares the files that it then renames."""
@@ -34,9 +33,10 @@ _MAKING_NAME = "making"
 INDEX_PREFIX = "index/"
 _SCHEMA_KEY = "schema"
 _STORE_ID_KEY = "store_id"
-_DATABASES_1 = ("items", "log", "meta")
-_LATER_DATABASES = {"requests": 2, "request_order": 2, "contents": 3}
-_DATABASES = (*_DATABASES_1, *_LATER_DATABASES)
+_LEAST_VERSION = 2
+_CONTENTS = "contents"
+_DATABASES_2 = ("items", "log", "meta", "requests", "request_order")
+_DATABASES = (*_DATABASES_2, _CONTENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class StoreFiles:
     identity: ShardIdentity
     schema_version: int
     store_id: str
-    """Random, changed by each restore; empty in a reader of schema 1."""
+    """Random, changed by each restore."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class StoreFiles:
 
         Without an identity, any shard's files are accepted. A backup, which is never written, is
         read without a lock file. Raises StoreRefused for a network file system, a read-only mount,
-        a second writer, another shard's files, a newer schema, damage, or a process id that another
-        reader has too; with readonly, ServiceUnavailable while there is no store yet.
+        a second writer, another shard's files, a schema it does not read, damage, or a process id
+        that another reader has too; with readonly, ServiceUnavailable while there is no store yet.
         """
         if identity and not 0 <= identity.shard_number < identity.shard_count:
             raise StoreRefused(f"{identity}: shards count from 0")
@@ -156,27 +156,25 @@ class StoreFiles:
             ) from error
 
     def _use_databases(self, env: lmdb.Environment) -> None:
-        self._open_databases(env, _DATABASES_1, None)
+        self._open_databases(env, ("meta",), None)
         with env.begin() as txn:
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
-            self.store_id = self.get_meta(txn, _STORE_ID_KEY) or ""
-        later = [name for name, since in _LATER_DATABASES.items() if self.schema_version >= since]
-        self._open_databases(env, later, None)
+            self.store_id = str(self.get_meta(txn, _STORE_ID_KEY))
+        is_ours = self.schema_version == SCHEMA_VERSION
+        self._open_databases(env, _DATABASES if is_ours else _DATABASES_2, None)
 
     def _upgrade_databases(self, env: lmdb.Environment) -> None:
         # One transaction, so that no reader and no crash sees a store without its schema.
         with env.begin(write=True) as txn:
             # Databases are created only where the schema says so; otherwise one whose name was
             # damaged would come up empty.
-            self._open_databases(env, _DATABASES_1, txn)
+            self._open_databases(env, ("meta",), txn)
             self._admit(self.get_meta(txn, _SCHEMA_KEY))
-            for name, since in _LATER_DATABASES.items():
-                self._open_databases(env, [name], txn, create=self.schema_version < since)
-            if self.schema_version < SCHEMA_VERSION:
-                # Records of earlier versions stay: each record has its own version.
-                for key, value in _new_notes(self.identity).items():
-                    if key == _SCHEMA_KEY or self.schema_version < 2:
-                        self.put_meta(txn, key, value)
+            self._open_databases(env, _DATABASES_2, txn)
+            is_older = self.schema_version < SCHEMA_VERSION
+            self._open_databases(env, (_CONTENTS,), txn, create=is_older)
+            if is_older:  # Its records stay: each record has its own version.
+                self.put_meta(txn, _SCHEMA_KEY, _schema(self.identity))
                 self.schema_version = SCHEMA_VERSION
             self.store_id = str(self.get_meta(txn, _STORE_ID_KEY))
         with env.begin():  # takes a reader's slot, which raises LockError if it cannot
@@ -200,10 +198,10 @@ class StoreFiles:
                 f"{self.path} is damaged (its schema is missing): restore it from a backup"
             )
         self.schema_version = schema["schema_version"]
-        if self.schema_version > SCHEMA_VERSION:
+        if not _LEAST_VERSION <= self.schema_version <= SCHEMA_VERSION:
             raise StoreRefused(
                 f"{self.path} has schema version {self.schema_version}, this program reads "
-                f"{SCHEMA_VERSION}: run the release of Tandem that wrote it"
+                f"{_LEAST_VERSION} and {SCHEMA_VERSION}: run the release of Tandem that wrote it"
             )
         self.identity = ShardIdentity(schema["shard_number"], schema["shard_count"])
         if self._expected not in (None, self.identity):
@@ -239,20 +237,20 @@ def _make_store(path: Path, identity: ShardIdentity) -> None:
         for name in _DATABASES:
             env.open_db(name.encode(), txn=txn)
         meta = env.open_db(b"meta", txn=txn)
-        for key, value in _new_notes(identity).items():
+        notes = {_SCHEMA_KEY: _schema(identity), _STORE_ID_KEY: uuid.uuid4().hex}
+        for key, value in notes.items():
             txn.put(key.encode(), seal_json(key.encode(), value), db=meta)
     sync(making, path)
     (making / DATA_NAME).rename(path / DATA_NAME)
     sync(path)
 
 
-def _new_notes(identity: ShardIdentity) -> dict[str, object]:
-    schema = {
+def _schema(identity: ShardIdentity) -> dict[str, int]:
+    return {
         "schema_version": SCHEMA_VERSION,
         "shard_number": identity.shard_number,
         "shard_count": identity.shard_count,
     }
-    return {_SCHEMA_KEY: schema, _STORE_ID_KEY: uuid.uuid4().hex}
 
 
 def _prepare_for_writing(path: Path) -> WriterLock:

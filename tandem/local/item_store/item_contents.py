@@ -54,7 +54,7 @@ class StoredRecord:
 
     def version(self) -> int:
         """Returns the item's version; reads the record's first bytes, unverified."""
-        return item_version(self.item_id, self._key, self._value)
+        return item_version(self.item_id, self._value)
 
     def view(self) -> RecordView:
         """Returns the record, verified; raises ItemCorrupt."""

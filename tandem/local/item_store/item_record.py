@@ -6,14 +6,12 @@ The header says how to read the rest: modality, token shape, and the change-log 
 the write. A reader takes only the part it needs, so that a rerank does not copy pictures.
 
 Records of version 3 name a content that is stored apart (item_contents.py) by its digest. Those of
-version 2 hold it: a small one, or one that an earlier release stored. Those of version 1, which are
-still read, have JSON with what their header lacks instead of attributes.
+version 2 hold it: a small one, or one that an earlier release stored.
 """
 
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,13 +43,13 @@ from tandem.stages.items import ItemRecord
 _MAGIC = b"TDMI"
 _RECORD_VERSION = 3
 _HOLDING_VERSION = 2
+_NO_RECORD = f"no record of version {_RECORD_VERSION}"
 DIGEST_BYTES = 16
 _PREFIX = struct.Struct("<4sH")
 # Magic, version, kind of the content, dimensions of the tokens, sequence, the two dimensions (the
 # second is 0 for token ids), then the lengths of attributes, embedding, tokens and content, in
 # bytes.
 _HEADER = struct.Struct("<4sHBBQ2I4I")
-_HEADER_1 = struct.Struct("<4sHHIIII")
 # The number of the modality, until regions came; it fixes the type of the content.
 _KINDS: tuple[type[Content], ...] = (TextContent, ImageContent, RegionContent)
 # json.loads guesses the encoding of bytes and skips blanks first, which takes longer than parsing.
@@ -119,7 +117,7 @@ def attributes_json(attributes: Attributes) -> bytes:
     return json.dumps(dict(attributes), separators=(",", ":"), sort_keys=True).encode()
 
 
-def item_version(item_id: str, key: bytes, value: bytes | memoryview) -> int:
+def item_version(item_id: str, value: bytes | memoryview) -> int:
     """Returns a number that no other write of the item has.
 
     It is the write's sequence and, in the lower bits, the record's checksum: a sequence alone may
@@ -133,7 +131,7 @@ def item_version(item_id: str, key: bytes, value: bytes | memoryview) -> int:
             return _version(start[4], value)
     except (ChecksumMismatch, struct.error) as error:
         raise ItemCorrupt(item_id=item_id, why=str(error)) from error
-    return RecordView(item_id, key, value).version
+    raise ItemCorrupt(item_id=item_id, why=_NO_RECORD)
 
 
 class RecordView:
@@ -159,13 +157,13 @@ class RecordView:
 
         A content that is apart is read by `read_content`, where it is needed.
         """
-        self.item_id, self._key, self._value = item_id, key, value
+        self.item_id, self._key = item_id, key
         try:
             payload = unseal(key, value)
             magic, version = _PREFIX.unpack_from(payload)
-            if magic != _MAGIC or not 1 <= version <= _RECORD_VERSION:
-                raise ItemCorrupt(item_id=item_id, why=f"no record of version {_RECORD_VERSION}")
-            lengths = self._read_header_1(payload) if version == 1 else self._read_header(payload)
+            if magic != _MAGIC or version not in (_HOLDING_VERSION, _RECORD_VERSION):
+                raise ItemCorrupt(item_id=item_id, why=_NO_RECORD)
+            lengths = self._read_header(payload)
         except (ChecksumMismatch, struct.error) as error:
             raise ItemCorrupt(item_id=item_id, why=str(error)) from error
         except (ValueError, LookupError, TypeError) as error:
@@ -188,16 +186,6 @@ class RecordView:
         self._tokens_shape = (rows, width)[:rank]
         self._start = _HEADER.size
         return lengths
-
-    def _read_header_1(self, payload: memoryview) -> Sequence[int]:
-        *_, shape_length, embedding, tokens, content = _HEADER_1.unpack_from(payload)
-        self._start = _HEADER_1.size + shape_length
-        shape = json.loads(bytes(payload[_HEADER_1.size : self._start]))
-        self.modality = Modality(shape["modality"])
-        self._kind = TextContent if self.modality is Modality.TEXT else ImageContent
-        self.sequence = int(shape["sequence"])
-        self._tokens_shape = tuple(shape["tokens_shape"])
-        return (0, embedding, tokens, content)
 
     def embedding(self) -> npt.NDArray[np.float32]:
         return np.frombuffer(self._embedding, dtype="<f4").astype(np.float32)
@@ -248,19 +236,6 @@ class RecordView:
         if self._kind is TextContent:
             return TextContent(content.decode())
         return ImageContent(content)
-
-    def with_attributes(self, attributes: Attributes, sequence: int) -> bytes:
-        """Returns the value of the record with other attributes, and all else as it is."""
-        head = bytes(self._value[CHECKSUM_BYTES : CHECKSUM_BYTES + _HEADER.size])
-        magic, version, kind, rank, _, rows, width, _, *lengths = _HEADER.unpack(head)
-        if version == 1:
-            return pack_item(self._key, replace(self.item(), attributes=attributes), sequence)
-        packed = attributes_json(attributes) if attributes else b""
-        header = _HEADER.pack(
-            magic, version, kind, rank, sequence, rows, width, len(packed), *lengths
-        )
-        rest = self._value[-sum(lengths) :]
-        return seal(self._key, b"".join((header, packed, rest)))
 
     def item(self, content: bytes | None = None) -> ItemRecord:
         """Returns the whole item; `content` as in `content()`."""

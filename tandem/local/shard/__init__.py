@@ -1,7 +1,7 @@
 """Stores one shard's items, and finds the nearest ones to an embedding.
 
 local_shard             the stage: runs the shard's work in threads
-shard                   commits writes, applies them to the indexes, searches
+shard, settings         commits writes, applies them to the indexes, searches
 short_searches          which searches run in the event loop instead of a thread
 description             what a shard says of an index
 retrieval/              one index in memory: rows, FAISS index, exact scan, filters

@@ -8,14 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from tandem.chassis.process.memory import Trimmer
 from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality, TextContent
-from tandem.contract.search.item_changes import ItemSelection
 from tandem.errors import (
     IndexNotFound,
     InternalFault,
@@ -39,6 +37,7 @@ from tandem.local.shard.metrics import (
 )
 from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.retrieval.searchable_index import KeywordSource, SearchableIndex
+from tandem.local.shard.settings import SHARD_DEFAULTS, ShardSettings
 from tandem.local.shard.shard_gauges import SHARD_GAUGES, ShardState
 from tandem.local.shard.upkeep.index_loader import load_index, rows_folder_beside
 from tandem.local.shard.upkeep.live_recall import LiveRecall
@@ -48,7 +47,7 @@ from tandem.local.shard.upkeep.record_check import check_records, take_out, take
 from tandem.local.shard.upkeep.snapshot_schedule import SnapshotSchedule
 from tandem.local.shard.upkeep.tuning_file import TuningFile
 from tandem.stages.changes import ChangePage
-from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Patch, Upsert
+from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
 from tandem.stages.items import MAX_READ_BYTES, Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.notes import WRITER_PREFIX, Note, WriterRule
@@ -58,35 +57,9 @@ from tandem.stages.shard_answer import ShardAnswer
 log = get_logger()
 
 _DROP_COUNT = 256
-_BLOCK_COUNT = 1_000
 
 # Raised where the store is closed, or being reopened.
 _STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardSettings:
-    """Says how a shard commits and looks after its indexes."""
-
-    number: int = 0
-    """Labels its gauges."""
-    commit_wait_seconds: float = 0.005
-    tuning: IndexTuning = field(default_factory=IndexTuning)
-    """For indexes that no operator tuned."""
-    min_snapshot_change_count: int = 5_000
-    max_index_count: int = 4_096
-    """More are refused: each takes memory for as long as it exists."""
-    recall_sample_share: float = 0.01
-    recall_window_seconds: float = 300.0
-    recall_floor: float = 0.95
-    gpu_number: int | None = None
-    memory: MemoryLimit = field(default_factory=MemoryLimit)
-    checked_at_load_bytes: int = 1 << 30
-    """Largest store whose records are all checked before the first search; in a larger store the
-    check runs alongside searches."""
-    keyword_attributes: Sequence[str] | None = None
-    """Attributes whose words find an item, as those of a text's content do; None to find nothing by
-    words."""
 
 
 class StoredShard:
@@ -97,13 +70,17 @@ class StoredShard:
     """
 
     def __init__(
-        self, store: ItemStore, folder: Path, settings: ShardSettings | None = None
+        self, store: ItemStore, folder: Path, settings: ShardSettings = SHARD_DEFAULTS
     ) -> None:
         """Takes over the store and its folder; load() must come before any other call."""
-        settings = settings or ShardSettings()
         self._store = store
         self._settings = settings
-        self._label = str(settings.number)
+        self._memory = MemoryLimit(settings.memory_bytes)
+        self._gpu_number = settings.gpu_number if settings.gpu_number >= 0 else None
+        self._keyword_attributes = (
+            settings.keyword_attributes if settings.keywords_enabled else None
+        )
+        self._label = str(store.identity.shard_number)
         self._snapshots_folder = folder / "snapshots"
         self._indexes: dict[str, SearchableIndex] = {}
         self._applied_sequence = 0
@@ -111,22 +88,27 @@ class StoredShard:
         self.work_after_load: dict[str, threading.Thread] = {}
         """What runs alongside searches once, or did: "record check", "keyword build"."""
         self._stop = threading.Event()
-        self.tunings = TuningFile(folder / "tuning.json", settings.tuning)
+        tuning = IndexTuning(
+            index_type=settings.faiss_type,
+            recall_target=settings.recall_target,
+            memory_bytes=settings.faiss_memory_bytes,
+        )
+        self.tunings = TuningFile(folder / "tuning.json", tuning)
         self.live_recall = LiveRecall(settings.recall_sample_share, settings.recall_window_seconds)
         self.maintenance = Maintenance(
             lambda: self._indexes,
             SnapshotSchedule(
                 self._snapshots_folder,
                 store.store_id,
-                settings.min_snapshot_change_count,
+                settings.snapshot_change_count,
                 lambda: self._applied_sequence,
                 self._label,
             ),
             RecallCheck(self.live_recall, self.tunings, settings.recall_floor, self._label),
             self.tunings,
             self.live_recall,
-            settings.gpu_number,
-            settings.memory,
+            self._gpu_number,
+            self._memory,
             self._label,
         )
         self._writer: GroupCommit[ItemWrite, Committed] = GroupCommit(
@@ -149,12 +131,10 @@ class StoredShard:
         # Snapshots have links of what is still needed of the last process's files.
         shutil.rmtree(rows_folder_beside(self._snapshots_folder), ignore_errors=True)
         sequence = self._store.sequence()
-        is_checked_first = self._store.env.used_bytes() <= self._settings.checked_at_load_bytes
+        is_checked_first = self._store.env.used_bytes() <= self._settings.checked_at_start_bytes
         unchecked: dict[str, SearchableIndex] = {}
         for index_id in self._store.index_ids():
-            loaded = load_index(
-                self._store, index_id, self._snapshots_folder, self._settings.gpu_number
-            )
+            loaded = load_index(self._store, index_id, self._snapshots_folder, self._gpu_number)
             self._indexes[index_id] = loaded.index
             self.maintenance.note_change(index_id)
             if loaded.snapshot_sequence is not None:
@@ -254,7 +234,7 @@ class StoredShard:
         """
         self._check_loaded()
         if isinstance(write, Upsert):
-            self._settings.memory.check(list(self._indexes.values()))
+            self._memory.check(list(self._indexes.values()))
         limit, is_new = self._settings.max_index_count, write.index_id not in self._indexes
         if is_new and isinstance(write, Upsert) and len(self._indexes) >= limit:
             raise StoreFull(
@@ -327,23 +307,10 @@ class StoredShard:
             raise
         return [item for item in items if item is not None], read_count
 
-    def item_ids(
-        self, index_id: str, count: int, after: str, selection: ItemSelection
-    ) -> Sequence[str]:
-        """Returns the selected ids after that one, in byte order; raises IndexNotFound."""
-        index = self.index(index_id)
-        where = None if selection.filter is None else selection.filter.tree
-        if where is not None and (few := index.selected(None, where)) is not None:
-            return [each for each in few if each > after and selection.has_id(each)][:count]
-        found: list[str] = []
-        while len(found) < count:
-            block = self._store.item_ids(index_id, _BLOCK_COUNT, after, selection.prefix)
-            fitting = list(filter(selection.has_id, block))
-            found += fitting if where is None else index.selected(fitting, where) or ()
-            if len(block) < _BLOCK_COUNT:
-                break
-            after = block[-1]
-        return found[:count]
+    def item_ids(self, index_id: str, count: int, after: str) -> list[str]:
+        """Returns the ids after that one, in byte order; raises IndexNotFound."""
+        self.index(index_id)
+        return self._store.item_ids(index_id, count, after)
 
     def fingerprint(self, index_id: str) -> str:
         """Returns the fingerprint of the index's model; raises IndexNotFound."""
@@ -384,7 +351,7 @@ class StoredShard:
 
     def _attach_keywords(self, indexes: Mapping[str, SearchableIndex]) -> None:
         """Has the words of loaded indexes follow changes from now on, and builds them."""
-        if self._settings.keyword_attributes is None or not indexes:
+        if self._keyword_attributes is None or not indexes:
             return
         from tandem.local.shard.keywords.keyword_build import build_keywords
 
@@ -393,7 +360,7 @@ class StoredShard:
             if (source := self._new_keywords()) is not None:
                 source.index.begin_build()
                 index.keywords, building[index_id] = source, source.index
-        names = self._settings.keyword_attributes
+        names = self._keyword_attributes
         self._run_alongside("keyword build", partial(build_keywords, self._store, building, names))
 
     def _run_alongside(self, name: str, work: Callable[[threading.Event], None]) -> None:
@@ -403,12 +370,12 @@ class StoredShard:
         self.work_after_load[name] = thread
 
     def _new_keywords(self) -> KeywordSource | None:
-        if self._settings.keyword_attributes is None:
+        if self._keyword_attributes is None:
             return None
         # Only here: the library is imported where words are searched.
         from tandem.local.shard.keywords.keyword_index import KeywordIndex
 
-        return KeywordSource(KeywordIndex(), self._settings.keyword_attributes)
+        return KeywordSource(KeywordIndex(), self._keyword_attributes)
 
     def _new_index(self, index_id: str) -> SearchableIndex:
         return SearchableIndex(
@@ -427,9 +394,7 @@ class StoredShard:
         with STAGE_DURATION.labels("apply").time():
             for write, outcome in zip(writes, outcomes, strict=True):
                 if isinstance(outcome, Committed) and not outcome.is_repeat:
-                    if isinstance(write, Patch):
-                        self._follow_patch(write, outcome)
-                    elif isinstance(write, Upsert | Delete) or (
+                    if isinstance(write, Upsert | Delete) or (
                         isinstance(write, Drop) and outcome.is_dropped
                     ):
                         self._follow(write)
@@ -493,14 +458,6 @@ class StoredShard:
                 for item in write.items
             ]
         )
-
-    def _follow_patch(self, write: Patch, committed: Committed) -> None:
-        self.maintenance.note_change(write.index_id)
-        index = self._indexes[write.index_id]
-        done = {i: each for i, each in write.by_item.items() if i not in committed.failures}
-        stored = self._store.read_embeddings(write.index_id, index.patch(done))
-        if reworded := [each for each in stored if isinstance(each, StoredEmbedding)]:
-            index.upsert(reworded)
 
     def _measure(self) -> None:
         for modality in Modality:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import DeadlineExceeded, InternalFault, ModelOutputInvalid
 from tandem.model_io.inference.model_runner import ImageTokenArray, Inferred, TokenIds
 
@@ -186,33 +185,9 @@ async def _score(members: Sequence[_Member]) -> None:
                 each.scored.set_exception(error)
         return
     start = 0
-    costs = shares(inferred.cost, [len(each.texts) for each in members])
+    costs = inferred.cost.divided([len(each.texts) for each in members])
     for each, cost in zip(members, costs, strict=True):
         end = start + len(each.texts)
         if not each.scored.done():
             each.scored.set_result(replace(inferred, values=inferred.values[start:end], cost=cost))
         start = end
-
-
-def shares(cost: InferenceCost, counts: Sequence[int]) -> list[InferenceCost]:
-    """Returns the cost divided in proportion to the counts of pairs; the shares add up to it."""
-    whole = sum(counts)
-    parts: list[InferenceCost] = []
-    done = InferenceCost()
-    for number, count in enumerate(counts):
-        ends = sum(counts[: number + 1])
-        part = replace(
-            cost,
-            pair_count=count,
-            token_count=cost.token_count * ends // whole - done.token_count,
-            padded_token_count=cost.padded_token_count * ends // whole - done.padded_token_count,
-            triton_queue_seconds=_share(cost.triton_queue_seconds, count / whole),
-            triton_compute_seconds=_share(cost.triton_compute_seconds, count / whole),
-        )
-        parts.append(part)
-        done += part
-    return parts
-
-
-def _share(seconds: float | None, share: float) -> float | None:
-    return None if seconds is None else seconds * share

@@ -7,7 +7,7 @@ from functools import partial
 
 from tandem.contract.deadline import Deadline
 from tandem.errors import ModelMismatch
-from tandem.local.item_store.item_record import item_key, item_version
+from tandem.local.item_store.item_record import item_version
 from tandem.remote.index_engine import EngineSettings
 from tandem.remote.pgvector.connections import Row, Servers
 from tandem.remote.pgvector.tables import check, item_rows, record_of
@@ -40,7 +40,7 @@ class PgvectorCandidates(CandidateStore):
     ) -> dict[str, int]:
         """Returns the versions of the items that exist."""
         rows = await self._read(_VERSION_PARTS, index_id, fingerprint, item_ids)
-        return {each: item_version(each, item_key(index_id, each), head) for each, head in rows}
+        return {each: item_version(each, head) for each, head in rows}
 
     async def tokens(
         self, index_id: str, fingerprint: str, item_ids: Sequence[str]

@@ -8,7 +8,6 @@ from itertools import accumulate, islice
 from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
-from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import (
     MAX_CONTENT_COUNT,
     MAX_EMBEDDING_COUNT,
@@ -75,7 +74,7 @@ class BatchedEncoder(Encoder):
         outcomes = iter(made.outcomes)
         return [
             replace(made, outcomes=list(islice(outcomes, count)), cost=cost)
-            for count, cost in zip(counts, divided_cost(made.cost, counts), strict=True)
+            for count, cost in zip(counts, made.cost.divided(counts), strict=True)
         ]
 
 
@@ -141,7 +140,7 @@ class BatchedReranker:
         self, query: ScoreQuery, requests: Sequence[Candidates], deadline: Deadline
     ) -> Sequence[ScoredBatch | TandemError]:
         scored = await self._reranker.score(query, requests, deadline)
-        costs = divided_cost(scored.cost, [len(each.item_ids) for each in requests])
+        costs = scored.cost.divided([len(each.item_ids) for each in requests])
         return [
             outcome
             if isinstance(outcome, TandemError)
@@ -157,29 +156,3 @@ def answer_share(dimension: int, retrieve_k: int) -> int:
     """
     answer_bytes = retrieve_k * (4 * dimension + MAX_ITEM_ID_BYTES + _HIT_BYTES)
     return math.ceil(answer_bytes * MAX_EMBEDDING_COUNT / _MAX_ANSWER_BYTES)
-
-
-def divided_cost(cost: InferenceCost, sizes: Sequence[int]) -> list[InferenceCost]:
-    """Divides a cost by size; the parts add up to the whole."""
-    whole = sum(sizes) or 1
-    ends = list(accumulate(sizes))
-
-    def seconds(value: float | None, size: int) -> float | None:
-        return None if value is None else value * size / whole
-
-    def count(value: int, end: int, size: int) -> int:
-        # Differences of rounded sums add up; rounded differences would not.
-        return value * end // whole - value * (end - size) // whole
-
-    return [
-        InferenceCost(
-            pair_count=count(cost.pair_count, end, size),
-            token_count=count(cost.token_count, end, size),
-            padded_token_count=count(cost.padded_token_count, end, size),
-            cache_hit_count=count(cost.cache_hit_count, end, size),
-            cache_miss_count=count(cost.cache_miss_count, end, size),
-            triton_queue_seconds=seconds(cost.triton_queue_seconds, size),
-            triton_compute_seconds=seconds(cost.triton_compute_seconds, size),
-        )
-        for end, size in zip(ends, sizes, strict=True)
-    ]

@@ -4,7 +4,11 @@ import enum
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
+
+# The share of failures is of so many calls, the last ones, once there are as many.
+_WINDOW_COUNT = 20
 
 
 class BreakerState(enum.Enum):
@@ -18,40 +22,22 @@ class BreakerState(enum.Enum):
     """No call goes through."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerRule:
-    """States when a breaker opens, and how often it then probes."""
-
-    consecutive_count: int = 5
-    """Consecutive failures that open it."""
-    window_count: int = 20
-    """The last calls over which the share is taken, once there are as many."""
-    failure_share: float = 0.5
-    """The share of failures among them that opens it."""
-    probe_seconds: float = 1.0
-    """Between two probes while it is open."""
-
-
-BREAKER_RULE = BreakerRule()
-"""The default rule."""
-
-
 class Breaker:
     """Breaks the circuit to one service; a call that says nothing of its health is not noted."""
 
     def __init__(
         self,
-        rule: BreakerRule = BREAKER_RULE,
+        settings: SearchSettings = SEARCH_DEFAULTS,
         *,
         clock: Callable[[], float] = time.monotonic,
         on_change: Callable[[BreakerState], object] | None = None,
     ) -> None:
         """Takes a monotonic `clock`; calls `on_change` with each new state."""
-        self._rule = rule
+        self._settings = settings
         self._clock = clock
         self._on_change = on_change or (lambda _: None)
         self._state = BreakerState.CLOSED
-        self._last: deque[bool] = deque(maxlen=rule.window_count)
+        self._last: deque[bool] = deque(maxlen=_WINDOW_COUNT)
         """Whether each of the last calls failed."""
         self._consecutive_count = 0
         self._probe_time = 0.0
@@ -75,7 +61,7 @@ class Breaker:
         if self.is_refusing:
             return False
         # If the probe's outcome is never noted, another follows after the same wait.
-        self._probe_time = self._clock() + self._rule.probe_seconds
+        self._probe_time = self._clock() + self._settings.breaker_probe_seconds
         self._become(BreakerState.PROBING)
         return True
 
@@ -96,14 +82,14 @@ class Breaker:
             return
         self._consecutive_count += 1
         self._last.append(True)
-        is_window_full = len(self._last) == self._rule.window_count
+        is_window_full = len(self._last) == _WINDOW_COUNT
         share = sum(self._last) / len(self._last)
-        if self._consecutive_count >= self._rule.consecutive_count or (
-            is_window_full and share >= self._rule.failure_share
+        if self._consecutive_count >= self._settings.breaker_consecutive_count or (
+            is_window_full and share >= self._settings.breaker_failure_share
         ):
             self._consecutive_count = 0
             self._last.clear()
-            self._probe_time = self._clock() + self._rule.probe_seconds
+            self._probe_time = self._clock() + self._settings.breaker_probe_seconds
             self._become(BreakerState.OPEN)
 
     def _become(self, state: BreakerState) -> None:

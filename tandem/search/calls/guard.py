@@ -16,9 +16,10 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
-from tandem.search.calls.breaker import BREAKER_RULE, Breaker, BreakerRule
+from tandem.search.calls.breaker import Breaker
 from tandem.search.calls.retry_budget import RetryBudget
 from tandem.search.metrics import BREAKER_STATE, RETRIES, note_call
+from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
 
 Answer = TypeVar("Answer")
 
@@ -53,7 +54,7 @@ class CallGuard:
         self,
         name: str,
         retry_budget: RetryBudget | None = None,
-        rule: BreakerRule = BREAKER_RULE,
+        settings: SearchSettings = SEARCH_DEFAULTS,
         *,
         failures: tuple[type[TandemError], ...] = FAILURES,
         clock: Callable[[], float] = time.monotonic,
@@ -64,7 +65,9 @@ class CallGuard:
         self._failures = failures
         self._jitter = jitter or random.Random()
         gauge = BREAKER_STATE.labels(name)
-        self._breaker = Breaker(rule, clock=clock, on_change=lambda state: gauge.set(state.value))
+        self._breaker = Breaker(
+            settings, clock=clock, on_change=lambda state: gauge.set(state.value)
+        )
         for outcome in ("answered", "failed", "over_budget"):
             RETRIES.labels(name, outcome)
 

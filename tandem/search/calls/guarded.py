@@ -10,11 +10,10 @@ from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.model_description import ModelDescription
-from tandem.contract.search.item_changes import ItemSelection
 from tandem.errors import ModelOutputInvalid, ModelUnavailable, ServiceUnavailable, TandemError
-from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.calls.guard import FAILURES, CallGuard
 from tandem.search.calls.retry_budget import RetryBudget
+from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
 from tandem.stages.changes import ChangePage
 from tandem.stages.encoding import EncodedBatch, EncodePurpose, Encoder
 from tandem.stages.item_write import Committed, ShardWrite, is_refused_by_fence
@@ -47,14 +46,14 @@ class GuardedEncoder(Encoder):
         self,
         encoder: Encoder,
         retry_budget: RetryBudget | None = None,
-        rule: BreakerRule = BREAKER_RULE,
+        settings: SearchSettings = SEARCH_DEFAULTS,
         model_set: str = "",
     ) -> None:
         """Errors and metrics name it by `model_set`, and so the reranker."""
         self._encoder = encoder
         # Without its model, the encoder still answers from its cache.
         failures = tuple(each for each in FAILURES if each is not ModelUnavailable)
-        self._guard = CallGuard(f"{model_set}encoder", retry_budget, rule, failures=failures)
+        self._guard = CallGuard(f"{model_set}encoder", retry_budget, settings, failures=failures)
 
     async def encode(
         self,
@@ -84,13 +83,13 @@ class GuardedShard(Shard):
         shard: Shard,
         number: int,
         retry_budget: RetryBudget | None = None,
-        rule: BreakerRule = BREAKER_RULE,
+        settings: SearchSettings = SEARCH_DEFAULTS,
     ) -> None:
         self._shard = shard
-        self._guard = CallGuard(f"index-{number}", retry_budget, rule)
+        self._guard = CallGuard(f"index-{number}", retry_budget, settings)
         # Of their own: a search needs the index, and neither neighbours nor a description.
-        self._neighbours = CallGuard(f"neighbours-{number}", retry_budget, rule)
-        self._descriptions = CallGuard(f"description-{number}", retry_budget, rule)
+        self._neighbours = CallGuard(f"neighbours-{number}", retry_budget, settings)
+        self._descriptions = CallGuard(f"description-{number}", retry_budget, settings)
         self.is_left = False
         """Whether its items are on other shards, so that no write waits for it."""
 
@@ -131,18 +130,11 @@ class GuardedShard(Shard):
         return await self._once_without_fence(dropping, deadline)
 
     async def list_item_ids(
-        self,
-        index_id: str,
-        after: str,
-        max_count: int,
-        deadline: Deadline,
-        selection: ItemSelection | None = None,
+        self, index_id: str, after: str, max_count: int, deadline: Deadline
     ) -> Sequence[str]:
         """Returns ids after that one."""
-        return await self._guard.call(
-            lambda end: self._shard.list_item_ids(index_id, after, max_count, end, selection),
-            deadline,
-        )
+        listing = partial(self._shard.list_item_ids, index_id, after, max_count)
+        return await self._guard.call(listing, deadline)
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
         """Returns the state of the index."""
@@ -178,16 +170,16 @@ class GuardedReranker(Reranker):
         reranker: Reranker,
         number: int,
         retry_budget: RetryBudget | None = None,
-        rule: BreakerRule = BREAKER_RULE,
+        settings: SearchSettings = SEARCH_DEFAULTS,
         model_set: str = "",
     ) -> None:
         """Names the reranker by its shard's number."""
         self._reranker = reranker
         self._name = f"{model_set}rerank-{number}"
-        self._guard = CallGuard(self._name, retry_budget, rule)
+        self._guard = CallGuard(self._name, retry_budget, settings)
         # Of its own: a neighbour model that fails must not stop the cross-encoder.
         self._graph_name = f"{model_set}graph-{number}"
-        self._graphs = CallGuard(self._graph_name, retry_budget, rule)
+        self._graphs = CallGuard(self._graph_name, retry_budget, settings)
 
     @property
     def is_refusing(self) -> bool:

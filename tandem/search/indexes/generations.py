@@ -13,6 +13,7 @@ from tandem.contract.identifiers import check_index_id
 from tandem.errors import (
     DeadlineExceeded,
     GenerationRefused,
+    IndexNotFound,
     NoteChanged,
     TandemError,
 )
@@ -71,22 +72,20 @@ class Generations:
         IndexReadOnly for an attached index.
         """
         record = await self._fresh(alias, deadline)
-        described = await self._survey.describe(record.serving, deadline)
+        fingerprint = await self._fingerprint(record.generations[0], deadline)
         if other := other_generation(record):
             raise GenerationRefused(
                 why=f"{alias} has {other} next to {record.serving}; drop one before the next"
             )
         models = [await each.describe_model(deadline) for each in self._encoders]
-        new = [
-            each.fingerprint for each in models if each.fingerprint != described.model_fingerprint
-        ]
+        new = [each.fingerprint for each in models if each.fingerprint != fingerprint]
         if not new:
             raise GenerationRefused(
-                why=f"{alias} has model {described.model_fingerprint} already, and no other is "
+                why=f"{alias} has model {fingerprint} already, and no other is "
                 "served: tandem up --next, or ORCHESTRATOR_NEXT_ENCODER_ADDRESS"
             )
         made = Generation(generation_id(alias, record.next_number), new[-1], time.time())
-        serving = replace(record.generations[0], fingerprint=described.model_fingerprint)
+        serving = replace(record.generations[0], fingerprint=fingerprint)
         fresh = replace(
             record, generations=(serving, made), next_number=record.next_number + 1, previous=""
         )
@@ -95,6 +94,15 @@ class Generations:
         except NoteChanged:
             raise GenerationRefused(why="another request was faster; list, and try again") from None
         return made
+
+    async def _fingerprint(self, serving: Generation, deadline: Deadline) -> str:
+        try:
+            return (await self._survey.describe(serving.index_id, deadline)).model_fingerprint
+        except IndexNotFound:
+            # A generation that had no item when it was promoted is on no shard.
+            if not serving.fingerprint:
+                raise
+            return serving.fingerprint
 
     async def ask(self, kind: str, index_id: str, why: str, caller: str, deadline: Deadline) -> str:
         """Has the keeper of the alias carry out a request; returns what serves then.

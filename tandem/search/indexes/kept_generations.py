@@ -231,16 +231,16 @@ class KeptGenerations:
 
         Both are closed for so short a time that callers' writes wait for it.
         """
-        began_time, is_switched = time.monotonic(), False
+        began_time, may_be_switched = time.monotonic(), False
         try:
             async with asyncio.timeout(FENCE_SECONDS) as fence:
                 if why := await self._difference_when_closed():
                     return why
                 fence.reschedule(None)  # what follows takes as long as it takes
+                may_be_switched = True
                 await self._put(
                     self._switched(wanted), lambda record: record.serving == self._other
                 )
-                is_switched = True
                 await self._set_writers(self._other, is_open=True)
         except TimeoutError:
             # What was being written may still come: the next term refuses it.
@@ -248,7 +248,8 @@ class KeptGenerations:
             why = f"its last {lag:,} changes took over {FENCE_SECONDS} s; write less, and try again"
             raise GenerationRefused(why=why) from None
         finally:
-            if not is_switched:
+            # Once the record may name the other one, only the next holder of the lease can tell.
+            if not may_be_switched:
                 await self._set_writers(self._serving, is_open=True)
             seconds = time.monotonic() - began_time
             metrics.FENCE_SECONDS.labels(self._alias).set(seconds)

@@ -22,6 +22,8 @@ class ScoreBar:
     """Of the queries without an answer that find one, at most."""
     calibration: ScoreCalibration
     threshold: float
+    scorable_ids: frozenset[str] | None = None
+    """The items whose logits count; None if all do."""
 
     @classmethod
     def of(
@@ -30,10 +32,13 @@ class ScoreBar:
         outcome: RerankOutcome,
         calibrations: Iterable[ScoreCalibration],
         kind: ScoreKind,
+        unfiltered_ids: Sequence[str] | None = None,
     ) -> "ScoreBar | None":
         """Returns the bar for the scores that a search has; None if the query needs none.
 
         `kind` is the bi-encoder's. A cross-encoder's logits are compared where it scored anything.
+        Under a filter it reads farther candidates, so `unfiltered_ids` are what the search finds
+        without one, best first: only logits of those among which null scores were measured count.
         Raises Uncalibrated without null scores of that kind, with too few of them, or for more
         candidates than they were measured among.
         """
@@ -60,14 +65,16 @@ class ScoreBar:
                 why=f"the null scores are of rerank_k {found.rerank_k}, and more candidates have "
                 "higher ones",
             )
-        return cls(rate, found, found.threshold(rate))
+        scorable = None if unfiltered_ids is None else frozenset(unfiltered_ids[: found.rerank_k])
+        return cls(rate, found, found.threshold(rate), scorable)
 
     def clears(self, hit: Hit, match: Match | None) -> bool:
         """Returns whether the item is shown."""
         if self.calibration.scorer == BI_ENCODER:
             # The null scores came in messages.
             return float(np.float32(hit.similarity)) > self.threshold
-        return match is not None and match.logit > self.threshold
+        is_scorable = self.scorable_ids is None or hit.item_id in self.scorable_ids
+        return match is not None and match.logit > self.threshold and is_scorable
 
     def abstention(self, hits: Sequence[Hit], matches: Mapping[str, Match]) -> Abstention:
         """Returns what the answer says of it."""

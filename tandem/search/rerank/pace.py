@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
 
 # Weights of the newest measurement, as for TCP round-trip times: about the last ten count.
 _MEAN_WEIGHT = 0.125
@@ -19,30 +20,18 @@ _FIRST_COUNT = 8
 _LONG_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkRule:
-    """States how large a chunk of candidates is."""
-
-    seconds: float = 0.05
-    """The longest time a chunk should take when time is short."""
-    pair_count: int = 64
-    """Pairs of a chunk when time is plenty."""
-    trial_seconds: float = 1.0
-    """Between two trials of a cross-encoder that was too slow for the available time."""
-
-
-CHUNK_RULE = ChunkRule()
-"""The default rule."""
-
-
 class RerankPace:
     """Keeps a moving estimate of the seconds that a pair takes, overhead included."""
 
     def __init__(
-        self, rule: ChunkRule = CHUNK_RULE, *, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: SearchSettings = SEARCH_DEFAULTS,
+        *,
+        trial_seconds: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Takes a monotonic `clock`."""
-        self._rule = rule
+        """Takes the time between two trials of a cross-encoder that was too slow."""
+        self._settings, self._trial_seconds = settings, trial_seconds
         self._clock = clock
         self._mean_seconds: float | None = None
         self._deviation_seconds = 0.0
@@ -71,12 +60,12 @@ class RerankPace:
     def chunk_size(self, pair_count: int, left_seconds: float) -> int:
         """Returns how many of the pairs to score next; 0 if there is no time for one.
 
-        With plenty of time it is all of them, up to the rule's count; else as many as take about
-        the rule's time and are likely to finish in the time left.
+        With plenty of time it is all of them, up to the setting's count; else as many as take
+        about the setting's time and are likely to finish in the time left.
         """
         if left_seconds <= 0:
             return 0
-        most = min(pair_count, self._rule.pair_count)
+        most = min(pair_count, self._settings.rerank_chunk_pair_count)
         if self._mean_seconds is None:
             return most if left_seconds >= _LONG_SECONDS else min(most, _FIRST_COUNT)
         if pair_count * self._mean_seconds * _PLENTY <= left_seconds:
@@ -85,12 +74,14 @@ class RerankPace:
         fitting = int(left_seconds / likely_seconds)
         if not fitting:
             return self._trial_size()
-        return min(most, fitting, max(1, int(self._rule.seconds / self._mean_seconds)))
+        return min(
+            most, fitting, max(1, int(self._settings.rerank_chunk_seconds / self._mean_seconds))
+        )
 
     def _trial_size(self) -> int:
         # Without an occasional trial, one bad period would decide for ever.
         now = self._clock()
         if now < self._trial_time:
             return 0
-        self._trial_time = now + self._rule.trial_seconds
+        self._trial_time = now + self._trial_seconds
         return 1

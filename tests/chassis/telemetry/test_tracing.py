@@ -290,7 +290,6 @@ async def test_the_variables_of_opentelemetry_configure_it(
 @pytest.mark.parametrize(
     ("variables", "why"),
     [
-        ({"TRACE_ENDPOINT": "localhost:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "'zipkin'"),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "4317"),
         ({"OTEL_TRACES_SAMPLER": "sometimes"}, "parentbased_traceidratio"),

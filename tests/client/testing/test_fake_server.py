@@ -24,6 +24,7 @@ from tandem.client import (
     where,
 )
 from tandem.client.testing import FakeServer
+from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.v1 import content_pb2
 from tandem.v1 import content_service_pb2 as pb
 from tandem.v1.content_service_pb2_grpc import ContentServiceStub
@@ -417,3 +418,7 @@ def test_a_query_about_nothing_here_gets_no_answer(fake: Client) -> None:
     assert plain.abstention is None
     assert filtered.abstention is not None
     assert "nothing here matches" in abstaining.why_empty
+    measured = ScoreCalibration(
+        model_fingerprint="m", query_modality=Modality.TEXT, target_modality=Modality.IMAGE
+    )
+    assert fake.set_calibrations([measured, measured], index_id="s") == 1

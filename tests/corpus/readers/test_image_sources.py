@@ -11,6 +11,7 @@ from tandem.corpus.errors import (
     PictureTooLarge,
 )
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, image_file
+from tandem.corpus.records import FileState
 
 PLACE = "list.tsv: line 3"
 
@@ -24,6 +25,19 @@ def test_a_picture_is_read_from_under_its_folder(tmp_path: Path) -> None:
 
     assert source.read() == b"pixels"
     assert str(source) == f"{tmp_path}/cats/a.jpg"
+
+
+def test_a_state_changes_with_the_file_and_needs_no_read(tmp_path: Path) -> None:
+    """Of a name in other case too; there is none of a file that is missing."""
+    (tmp_path / "a.JPG").write_bytes(b"pixels")
+    source = image_file(tmp_path, "a.jpg", PLACE)
+    before = source.stat()
+
+    os.utime(tmp_path / "a.JPG", ns=(1, 1))
+    assert before is not None
+    assert before != source.stat() == FileState(size_bytes=6, mtime_ns=1)
+    (tmp_path / "a.JPG").unlink()
+    assert source.stat() is None
 
 
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:

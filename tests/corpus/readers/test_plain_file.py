@@ -69,4 +69,5 @@ def test_entries_that_are_not_plain_files_are_ignored(tmp_path: Path) -> None:
         FileFault.HIDDEN: 1,
         FileFault.UNLISTED: 1,
         FileFault.NAME_NOT_UTF8: 1,
+        FileFault.OF_OTHER_PROGRAMS: 1,
     }

@@ -7,7 +7,7 @@ import pytest
 
 from tandem.contract.content import Modality
 from tandem.contract.identifiers import check_item_id
-from tandem.corpus.records import Caption, Record
+from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.lab.evaluation.gallery import (
     DIRECTIONS,
@@ -109,7 +109,7 @@ def test_a_distractor_may_have_the_name_of_a_query() -> None:
 
 
 def test_some_queries_alone_read_no_other_picture() -> None:
-    class NeverRead:
+    class NeverRead(ImageSource):
         def read(self) -> bytes:
             raise AssertionError("read")
 
@@ -268,7 +268,7 @@ def answers(query: EvaluationQuery) -> set[str]:
     return {named(each) for each in query.grades}
 
 
-class _NoImage:
+class _NoImage(ImageSource):
     def read(self) -> bytes:
         return b""
 

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tandem.lab.evaluation.gate import GateReason, gate_verdict
-from tandem.lab.evaluation.reports.report import Ranking, Report
+from tandem.lab.evaluation.reports.report import OF_THEM_ONLY, Ranking, Report
 from tandem.lab.evaluation.reports.served_figures import BIN_COUNT, ServedFigures
 
 POOL = 20
@@ -104,3 +105,5 @@ def test_without_queries_or_with_another_count_it_is_refused() -> None:
     assert [each.reason for each in gate_verdict(None, None, 5, 5)] == ["JUDGED_QUERIES_MISSING"]
     [refusal] = gate_verdict(report, report, 19_999, 20_000)
     assert str(refusal) == "ITEM_COUNT_DIFFERS: 19,999 items, and 20,000 serve"
+    drawn = replace(report, about={OF_THEM_ONLY: "queries at which be and ce differ"})
+    assert reasons(drawn, drawn) == {GateReason.JUDGED_QUERIES_MISSING}

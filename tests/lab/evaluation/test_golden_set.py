@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.contract.content import Modality
-from tandem.corpus.judged_queries import JudgedQuery, read_judged_queries
+from tandem.corpus.judged_queries import JudgedQuery, drawn_from, read_judged_queries
 from tandem.lab.evaluation.golden_set import POOL_NAME, Judgements, write_golden_set
 
 QUERIES = [JudgedQuery(f"q{n}", f"text {n}", Modality.IMAGE, {}) for n in range(8)]
@@ -35,6 +35,21 @@ def test_the_pool_says_nothing_of_systems_and_ranks(tmp_path: Path) -> None:
     assert all(len(ids) == 6 for ids in pool.values())
     assert len({tuple(ids) for ids in pool.values()}) > 4
     assert list(pool) != sorted(pool)
+
+
+def test_only_drawn_queries_are_pooled_and_the_manifest_says_from_how_many(tmp_path: Path) -> None:
+    """Those with one first item are never drawn; every query stays, and so do its lists."""
+    second = SECOND | {name: FIRST[name] for name in ("q0", "q1", "q2")}
+    runs = {"be": FIRST, "ce": second}
+    counts = write_golden_set(tmp_path / "new", QUERIES, runs, 1, 1, {"index_id": "x"}, 3)
+
+    pool = json.loads((tmp_path / "new" / POOL_NAME).read_text())
+    assert counts == {"query_count": 8, "differing_count": 5, "drawn_count": 3, "pair_count": 6}
+    assert len(pool) == 3
+    assert pool.keys() <= {"q3", "q4", "q5", "q6", "q7"}
+    assert len(read_judged_queries(tmp_path / "new")) == 8
+    assert drawn_from(tmp_path / "new") == "queries at which be and ce differ"
+    assert not drawn_from(written(tmp_path / "whole"))
 
 
 def test_judgements_are_kept_and_taken_back(tmp_path: Path) -> None:

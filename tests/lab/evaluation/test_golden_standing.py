@@ -24,7 +24,7 @@ def query(number: int, **grades: int) -> JudgedQuery:
 
 
 def test_judgements_are_counted_where_systems_differ() -> None:
-    """R@1 needs two judgements for q1 alone; ranks need the pools of three queries."""
+    """Only at q1 do the first items differ: R@1 needs two judgements there, rank the pool."""
     nothing = [query(n) for n in range(4)]
     judged = [query(0), query(1, a=0, b=1, c=0), query(2, a=0, b=0, c=1), query(3, a=0, b=1)]
 
@@ -34,15 +34,38 @@ def test_judgements_are_counted_where_systems_differ() -> None:
     assert (fresh_r_at_1["judged_count"], r_at_1["judged_count"]) == (0, 1)
     assert r_at_1["differing_count"] == 1
     assert r_at_1["difference"] == 1 / 4
-    # q1 rises from 2 to 1, q2 from behind the list of 2 to 2; q3 is not judged completely.
-    assert rank["difference"] == pytest.approx(3 / 4 * (1 + math.log2(3 / 2)) / 2)
-    assert [rank["judged_count"], rank["differing_count"]] == [2, 3]
+    # q1 rises from 2 to 1.
+    assert rank["difference"] == 1 / 4
+    assert [rank["judged_count"], rank["differing_count"]] == [1, 1]
     # Before any judgement: 0.15 of discordance, of which a quarter of the queries differ.
     assert fresh_r_at_1["needed_query_count"] == needed_query_count(0.15, 0.03) == 1306
     assert fresh_r_at_1["missing_judgement_count"] == 2 * math.ceil(1306 / 4)
     assert fresh_rank["missing_judgement_count"] == 3 * math.ceil(
-        3 / 4 * fresh_rank["needed_query_count"]
+        1 / 4 * fresh_rank["needed_query_count"]
     )
+
+
+def test_drawn_queries_stand_for_all_that_differ() -> None:
+    """Half of those that differ were drawn; the difference is one of all queries, unbiased."""
+    chance = np.random.default_rng(4)
+    kinds = chance.permutation(np.repeat([0, 1, 2, 3], [500, 60, 40, 200]))
+    runs = {
+        name: {f"q{n}": ["a" if kind in own else name] for n, kind in enumerate(kinds)}
+        for name, own in (("be", (0, 1)), ("ce", (0, 2)))
+    }
+    differing = [n for n, kind in enumerate(kinds) if kind]
+    found = []
+    for _ in range(200):
+        drawn = {*chance.choice(differing, 150, replace=False).tolist()}
+        queries = [query(n, a=1, be=0, ce=0) if n in drawn else query(n) for n in range(800)]
+        pool = {f"q{n}": ["a", "be", "ce"] for n in drawn}
+        found.append(next(standings(queries, pool, runs)))
+
+    assert {(each["differing_count"], each["judged_count"]) for each in found} == {(300, 150)}
+    differences = [each["difference"] for each in found]
+    # 40 rise and 60 fall, of 800.
+    assert np.mean(differences) == pytest.approx(-20 / 800, abs=0.003)
+    assert np.std(differences) < found[0]["half_interval"] / 1.96
 
 
 def test_equal_systems_need_no_judgement() -> None:

@@ -59,7 +59,7 @@ def test_tokens_have_the_reported_version(store: ItemStore) -> None:
 def test_versions_of_two_writes_differ(sequences: list[int], seed: int) -> None:
     values = [pack_item(KEY, text_item("a", seed), sequence) for sequence in sequences]
 
-    versions = [item_version("a", KEY, value) for value in values]
+    versions = [item_version("a", value) for value in values]
 
     assert versions[0] != versions[1]
     assert versions == [RecordView("a", KEY, value).version for value in values]
@@ -69,7 +69,7 @@ def test_two_contents_under_one_sequence_have_different_versions() -> None:
     """This happens if a fault of the disk undid a write that a reader had seen."""
     one, other = (pack_item(KEY, text_item("a", seed), 7) for seed in (1, 2))
 
-    assert item_version("a", KEY, one) != item_version("a", KEY, other)
+    assert item_version("a", one) != item_version("a", other)
 
 
 @pytest.mark.parametrize("value", [b"abc", seal(KEY, b"TDMI\x09\x00" + bytes(60))])

@@ -24,12 +24,13 @@ from tandem.errors import (
 from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.item_store.verdict import verify_in_child
-from tandem.local.shard.memory_limit import MemoryLimit, anonymous_bytes
+from tandem.local.shard.memory_limit import anonymous_bytes
 from tandem.local.shard.metrics import CORRUPT_ITEMS
 from tandem.local.shard.retrieval.embedding_rows import BLOCK_ROW_COUNT
 from tandem.local.shard.retrieval.index_type import IndexTuning
 from tandem.local.shard.retrieval.searchable_index import SearchableIndex
-from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.local.shard.settings import SHARD_DEFAULTS, ShardSettings
+from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.upkeep.record_check import take_out
 from tandem.stages.index_info import IndexInfo
 from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
@@ -47,7 +48,7 @@ def shard(tmp_path: Path) -> Iterator[StoredShard]:
     shard.close()
 
 
-def open_shard(path: Path, settings: ShardSettings | None = None) -> StoredShard:
+def open_shard(path: Path, settings: ShardSettings = SHARD_DEFAULTS) -> StoredShard:
     shard = StoredShard(ItemStore.open(path, 0, 1, map_bytes=MAP_BYTES), path, settings)
     shard.load()
     return shard
@@ -79,14 +80,12 @@ def found(shard: StoredShard) -> list[str]:
     return [hit.item_id for hit in one.hits]
 
 
-@pytest.mark.parametrize("checked_at_load_bytes", [1 << 30, 0])
+@pytest.mark.parametrize("checked_at_start_bytes", [1 << 30, 0])
 def test_a_snapshot_serves_no_item_whose_record_is_damaged(
-    tmp_path: Path, checked_at_load_bytes: int
+    tmp_path: Path, checked_at_start_bytes: int
 ) -> None:
     """The snapshot is sound, but the records are checked too, at load or alongside searches."""
-    settings = ShardSettings(
-        min_snapshot_change_count=1, checked_at_load_bytes=checked_at_load_bytes
-    )
+    settings = ShardSettings(snapshot_change_count=1, checked_at_start_bytes=checked_at_start_bytes)
     shard = open_shard(tmp_path, settings)
     shard.write(upsert("a", "b", "c", "d")).result(60)
     wait_for_snapshots(shard, 4)
@@ -98,7 +97,7 @@ def test_a_snapshot_serves_no_item_whose_record_is_damaged(
 
     with capture_logs() as logs:
         shard = open_shard(tmp_path, settings)
-        if not checked_at_load_bytes:
+        if not checked_at_start_bytes:
             shard.work_after_load["record check"].join(30)
 
     assert shard.maintenance.snapshots.sequence("scenes", Modality.TEXT) == 4
@@ -176,7 +175,7 @@ def test_dead_rows_are_dropped_if_the_configured_index_cannot_be_built(tmp_path:
     shard = StoredShard(
         ItemStore.open(tmp_path, 0, 1, map_bytes=4 * MAP_BYTES),
         tmp_path,
-        ShardSettings(tuning=IndexTuning(index_type="IVF4096,Flat")),
+        ShardSettings(faiss_type="IVF4096,Flat"),
     )
     shard.load()
     shard.maintenance.stop()  # stepped here instead
@@ -314,10 +313,10 @@ def test_a_block_of_new_rows_leaves_the_memory(shard: StoredShard) -> None:
 def test_items_that_do_not_fit_into_the_memory_are_refused_by_name(tmp_path: Path) -> None:
     """Deletions are not, and a shard with room, or without a limit, takes items."""
     for memory_bytes in (0, 2 * anonymous_bytes()):
-        shard = open_shard(tmp_path, ShardSettings(memory=MemoryLimit(memory_bytes)))
+        shard = open_shard(tmp_path, ShardSettings(memory_bytes=memory_bytes))
         shard.write(upsert("a", "b")).result(60)
         shard.close()
-    shard = open_shard(tmp_path, ShardSettings(memory=MemoryLimit(1)))
+    shard = open_shard(tmp_path, ShardSettings(memory_bytes=1))
 
     with pytest.raises(StoreFull, match="of 1 by INDEX_MEMORY_BYTES"):
         shard.write(upsert("c"))

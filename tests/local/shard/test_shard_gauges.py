@@ -10,7 +10,7 @@ from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import Modality
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard.metrics import LIST_IMBALANCE
-from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.upkeep import maintenance
 from tandem.stages.item_write import Upsert
 from tests.support.item_store.made_items import FINGERPRINT, text_item
@@ -26,7 +26,7 @@ def value(name: str, shard: str = "0") -> float | None:
 def opened(folder: Path, number: int = 0, count: int = 1) -> StoredShard:
     """Returns a loaded shard."""
     store = ItemStore.open(folder, number, count, map_bytes=64 << 20)
-    shard = StoredShard(store, folder, ShardSettings(number=number))
+    shard = StoredShard(store, folder)
     shard.load()
     return shard
 

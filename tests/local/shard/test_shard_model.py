@@ -47,7 +47,8 @@ from tandem.local.item_store.backup import back_up, restore
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard.retrieval import index_type
 from tandem.local.shard.retrieval.index_type import IndexTuning
-from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.local.shard.settings import ShardSettings
+from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.upkeep import index_loader, maintenance, rebuild
 from tandem.local.shard.upkeep.snapshot_check import check_here
 from tandem.platform.files.object_store import object_folder
@@ -284,7 +285,7 @@ class ShardModel(RuleBasedStateMachine):
         shard = StoredShard(
             ItemStore.open(self._path, 0, 1, map_bytes=16 << 20),
             self._path,
-            ShardSettings(commit_wait_seconds=0.0, min_snapshot_change_count=10**9),
+            ShardSettings(commit_wait_seconds=0.0, snapshot_change_count=10**9),
         )
         shard.load()
         return shard

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tandem.contract.inference_cost import InferenceCost
 from tandem.errors import DeadlineExceeded, ModelOutputInvalid, ModelUnavailable
-from tandem.model_io.inference.joined_scoring import JoinedCall, JoinedScoring, shares
+from tandem.model_io.inference.joined_scoring import JoinedCall, JoinedScoring
 from tandem.model_io.inference.model_runner import Inferred
 
 QUERY, OTHER = b"query", b"other"
@@ -183,7 +183,7 @@ def test_shares_add_up_to_the_whole() -> None:
     whole = InferenceCost(
         pair_count=7, token_count=100, padded_token_count=131, triton_compute_seconds=0.7
     )
-    parts = shares(whole, [3, 3, 1])
+    parts = whole.divided([3, 3, 1])
     total = sum(parts, InferenceCost())
 
     assert [part.pair_count for part in parts] == [3, 3, 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +14,15 @@ import pytest
 from tandem.contract.deadline import Deadline
 from tandem.errors import DeadlineExceeded, GenerationRefused, IndexIdInvalid, IndexNotFound
 from tandem.search.indexes import kept_generations
+from tandem.search.indexes.follower import FollowerProgress
 from tandem.search.indexes.kept_generations import DROP, PROMOTE, ROLL_BACK, followed_generation
+from tandem.stages.aliases import AliasRecord
+from tandem.stages.notes import WriterRule
 from tests.support.item_store.followed_index import LONG
 from tests.support.orchestrator_svc.kept_index import FIRST, Orchestrating, soon
 from tests.support.orchestrator_svc.local_shards import local_shards, until
+
+Put = Callable[[AliasRecord, Deadline], Awaitable[AliasRecord]]
 
 
 @asynccontextmanager
@@ -59,6 +64,19 @@ async def test_a_generation_is_made_promoted_rolled_back_and_dropped_under_write
         assert await other.ask(DROP, "photos@2") == "photos"
         assert await one.stored("photos@2") == {}
         assert (await one.record()).next_number == 3
+
+
+async def test_an_index_without_items_is_followed_by_another_model_too(tmp_path: Path) -> None:
+    async with orchestrating(tmp_path) as (one,):
+        await one.write("a", "text 1")
+        await one.write("a", None)
+        await one.generations.create("photos", soon())
+        await one.until_scanned()
+        assert await one.ask(PROMOTE) == "photos@2"
+        assert await one.ask(DROP, "photos") == "photos@2"
+        made = await one.generations.create("photos", soon())
+        assert made.index_id == "photos@3"
+        assert made.fingerprint != "model-b"
 
 
 async def test_what_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
@@ -171,3 +189,42 @@ async def test_the_next_keeper_completes_what_a_killed_one_began(
             await keeper.end()
             assert await caller.stored((await caller.record()).serving) == texts
         await caller.book.close()
+
+
+async def test_what_served_stays_closed_if_its_keeper_ends_during_the_switch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else callers could write to it, and a rollback would wait until it is scanned again."""
+    monkeypatch.setattr("tandem.search.indexes.keeper.LEASE_SECONDS", 0.3)
+    async with orchestrating(tmp_path, 2) as (one, other):
+        await one.write("a", "text 1")
+        await one.generations.create("photos", soon())
+        await one.until_scanned()
+        is_switched = asyncio.Event()
+        for each in (one, other):
+            put = each.book.put
+
+            async def ending(
+                record: AliasRecord, deadline: Deadline, put: Put = put
+            ) -> AliasRecord:
+                kept = await put(record, deadline)
+                if kept.serving == "photos@2" and not is_switched.is_set():
+                    is_switched.set()
+                    await asyncio.sleep(60.0)
+                return kept
+
+            monkeypatch.setattr(each.book, "put", ending)
+        asking = asyncio.create_task(one.ask(PROMOTE))
+        await is_switched.wait()
+        keeper = one if one.keeper._name == (await one.record()).lease.holder else other
+        await keeper.keeper.close()
+        for shard in one.shards:
+            note = await shard.note("writer/photos", soon())
+            assert not WriterRule.of(note).is_open
+            progress = FollowerProgress.of(WriterRule.of(note))
+            assert progress is not None
+            assert progress.is_scanned
+        if keeper is one:
+            asking.cancel()
+        else:
+            await asking

@@ -12,8 +12,8 @@ import pytest
 
 from tandem import errors
 from tandem.contract.model_description import NeighbourModelDescription
-from tandem.search.calls.breaker import BREAKER_RULE
 from tandem.search.metrics import NEIGHBOUR_STOPS
+from tandem.search.settings import SEARCH_DEFAULTS
 from tandem.v1 import content_pb2
 from tandem.v1 import index_service_pb2 as index_pb
 from tandem.v1 import rerank_service_pb2 as rerank_pb
@@ -256,12 +256,12 @@ async def test_its_failures_do_not_stop_the_cross_encoder(filled: Stack) -> None
         shard.before["ScoreGraph"] = raising(errors.InternalFault(why="a bug"))
         shard.before["FindNeighbours"] = raising(errors.InternalFault(why="a bug"))
     async with door(filled) as stub:
-        for _ in range(BREAKER_RULE.consecutive_count):
+        for _ in range(SEARCH_DEFAULTS.breaker_consecutive_count):
             await answer(stub, search())
         asked = len(requests(filled, "FindNeighbours"))
         found = await answer(stub, search())
 
-    assert asked == BREAKER_RULE.consecutive_count * len(filled.shards)
+    assert asked == SEARCH_DEFAULTS.breaker_consecutive_count * len(filled.shards)
     assert found.neighbours.stop == pb.NEIGHBOUR_STOP_UNAVAILABLE
     assert found.rerank.stop == pb.RERANK_STOP_COMPLETE
     assert not found.coverage.missing_shards

@@ -19,7 +19,6 @@ from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.answer_names import RerankStopReason
 from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
-from tandem.search.rerank.pace import ChunkRule
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.orchestrator_svc.downstream import (
     DESCRIPTION,
@@ -51,7 +50,7 @@ RULE = AdaptiveDepthRule(
 @asynccontextmanager
 async def in_tens() -> AsyncIterator[Stack]:
     """Yields a filled stack whose chunks are of at most ten."""
-    async with stack(chunk_rule=ChunkRule(pair_count=10)) as behind:
+    async with stack(rerank_chunk_pair_count=10) as behind:
         await fill(behind)
         yield behind
 

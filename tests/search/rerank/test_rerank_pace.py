@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem.search.rerank.pace import ChunkRule, RerankPace
+from tandem.search.rerank.pace import RerankPace
 
 
 def paced(pair_seconds: float) -> RerankPace:
@@ -51,7 +51,7 @@ def test_a_few_are_tried_before_the_pace_is_known() -> None:
 def test_a_chunk_that_is_too_slow_is_not_started_except_once_a_second(seconds: float) -> None:
     """Otherwise the first bad minute would decide for ever."""
     clock = [0.0]
-    pace = RerankPace(ChunkRule(trial_seconds=1.0), clock=lambda: clock[0])
+    pace = RerankPace(trial_seconds=1.0, clock=lambda: clock[0])
     for _ in range(20):
         pace.note_late(4, 4 * seconds)
 

@@ -20,7 +20,8 @@ from index_svc.settings import IndexSettings
 from tandem.local.item_store.item_record import item_key
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard.local_shard import LocalShard
-from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.local.shard.settings import ShardSettings
+from tandem.local.shard.shard import StoredShard
 from tandem.remote.chosen_engine import engine_shard
 from tandem.remote.shard import RemoteShard
 from tandem.stages.shard import FollowedShard, Shard
@@ -38,7 +39,7 @@ INDEX = "scenes"
 async def local_shard(folder: Path) -> AsyncIterator[FollowedShard]:
     """Yields a shard of this process."""
     store = ItemStore.open(folder, 0, 1, map_bytes=64 << 20)
-    stored = StoredShard(store, folder, ShardSettings(keyword_attributes=("caption",)))
+    stored = StoredShard(store, folder, ShardSettings(keywords_enabled=True))
     stored.load()
     with ThreadPoolExecutor(2) as threads:
         try:

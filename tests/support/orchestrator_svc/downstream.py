@@ -11,7 +11,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import numpy as np
@@ -45,7 +45,6 @@ from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
 from tandem.search.assembly import Stages, guarded_stages
 from tandem.search.batch_search import BatchSearcher
-from tandem.search.calls.breaker import BREAKER_RULE, BreakerRule
 from tandem.search.contents.content_budget import ContentBudget
 from tandem.search.contents.documents import DocumentScorer
 from tandem.search.contents.stored_items import StoredItems
@@ -60,17 +59,13 @@ from tandem.search.indexes.shadow import Shadow
 from tandem.search.neighbours.neighbour_stage import NeighbourStage
 from tandem.search.orchestrator import Orchestrator
 from tandem.search.rerank.adaptive_depth import DepthRules
-from tandem.search.rerank.pace import CHUNK_RULE, ChunkRule, RerankPace
+from tandem.search.rerank.pace import RerankPace
 from tandem.search.search import Searcher, SearchServices
 from tandem.search.settings import SearchSettings
 from tandem.search.shard_map import ShardMap
-from tandem.search.time_budget import TimeShares
-from tandem.search.writes.changes import Changer
 from tandem.search.writes.ingest import Ingested, Ingester
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
-from tandem.search.writes.selected import SelectedItems
-from tandem.search.writes.shard_writes import ShardWrites
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb
@@ -488,7 +483,6 @@ class Stack:
     router: Router
     ingester: Ingester
     remover: Remover
-    changer: Changer
     shard_servers: Sequence[grpc.aio.Server]
 
     @property
@@ -511,17 +505,14 @@ async def stack(
     batch_timeout_seconds: float = 10.0,
     *,
     encode_batch_count: int = 4,
-    minimum_coverage: float = 0.0,
-    retrieval_time_share: float = 0.5,
-    shard_map_version: int = 1,
-    chunk_rule: ChunkRule = CHUNK_RULE,
-    breaker_rule: BreakerRule = BREAKER_RULE,
-    retry_share: float = 0.1,
+    trial_seconds: float = 1.0,
     reranker: Callable[[grpc.aio.Server], None] | None = None,
+    **set_to: Any,
 ) -> AsyncIterator[Stack]:
     """Serves an encoder and shards, and yields an orchestrator's parts that call them.
 
-    `reranker` adds a real RerankService to a server, in place of those of the fake shards.
+    `set_to` are fields of SearchSettings. `reranker` adds a real RerankService to a server, in
+    place of those of the fake shards.
     """
     encoder, shards = FakeEncoder(), [FakeShard() for _ in range(shard_count)]
     async with AsyncExitStack() as opened:
@@ -537,13 +528,8 @@ async def stack(
             index_channels.append(channel)
             rerank_channels.append(rerank_channel)
             servers.append(server)
-        settings = SearchSettings(
-            shard_map_version=shard_map_version,
-            retry_share=retry_share,
-            breaker_consecutive_count=breaker_rule.consecutive_count,
-            breaker_failure_share=breaker_rule.failure_share,
-            breaker_probe_seconds=breaker_rule.probe_seconds,
-        )
+        settings = SearchSettings(**set_to)
+        shard_map_version = settings.shard_map_version
         stages = guarded_stages(
             settings,
             RemoteEncoder(encoder_channel),
@@ -557,16 +543,13 @@ async def stack(
             readers=stages.shards,
             scorers=stages.rerankers,
             shard_map=shard_map,
-            minimum_coverage=minimum_coverage,
-            shares=TimeShares(retrieval=retrieval_time_share),
-            pace=RerankPace(chunk_rule),
+            settings=settings,
+            pace=RerankPace(settings, trial_seconds=trial_seconds),
             calibrations=Calibrations(stages.shards[0]),
             stages=[NeighbourStage(stages.shards, stages.rerankers)],
         )
         router = router_over(services, stages)
         opened.push_async_callback(router.book.close)
-        writes = ShardWrites(router, stages.shards, shard_map)
-        selected = SelectedItems(router, StoredItems(stages.shards, shard_map), shard_map)
         yield Stack(
             encoder,
             shards,
@@ -574,8 +557,7 @@ async def stack(
             shard_map,
             router,
             Ingester(router, stages.shards, shard_map, batch_timeout_seconds, encode_batch_count),
-            Remover(writes, selected),
-            Changer(writes, selected),
+            Remover(router, stages.shards, shard_map),
             servers,
         )
 
@@ -654,7 +636,6 @@ def _door(
             behind.ingester, behind.shard_map, pending_batch_count=pending_batch_count
         ),
         remover=behind.remover,
-        changer=behind.changer,
         survey=IndexSurvey(shards),
         index_list=IndexList(shards, behind.router.book),
         stored_items=StoredItems(shards, behind.shard_map),

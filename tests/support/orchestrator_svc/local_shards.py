@@ -12,7 +12,7 @@ from typing import Any
 from tandem.errors import ServiceUnavailable
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard.local_shard import LocalShard
-from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.local.shard.shard import StoredShard
 from tandem.stages.shard import Shard
 
 
@@ -50,7 +50,7 @@ async def local_shards(folder: Path, count: int = 2) -> AsyncIterator[Sequence[A
             path = folder / f"shard-{number}"
             store = ItemStore.open(path, number, count, map_bytes=64 << 20)
             opened.callback(store.close)
-            stored = StoredShard(store, path, ShardSettings(number=number))
+            stored = StoredShard(store, path)
             opened.callback(stored.close)
             stored.load()
             shards.append(LeavingShard(LocalShard(stored, threads)))

@@ -31,6 +31,8 @@ from tandem.platform.files.whole_file import write_whole
 
 FORMAT_VERSION = 1
 BE = "BE"
+OF_THEM_ONLY: Final = "of them only"
+"""What a report is about, if its judged queries were chosen because two systems differ there."""
 NO_CROSS_ENCODER: Final = "there is no cross-encoder: only the bi-encoder is measured"
 
 

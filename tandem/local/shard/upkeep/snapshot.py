@@ -89,8 +89,6 @@ class SnapshotManifest(SnapshotIdentity):
             body = sealed["manifest"]
             if sealed["sha256"] != _digest(body):
                 raise SnapshotInvalid(f"{folder / MANIFEST} is not as it was written")
-            if body["schema_version"] == 1:  # the rows were a file like the others
-                body |= {"schema_version": 2, "row_pieces": [body["files"].pop(ROWS)]}
             if body["schema_version"] != SCHEMA_VERSION:
                 raise SnapshotInvalid(
                     f"{folder / MANIFEST} has schema version {body['schema_version']}, this "

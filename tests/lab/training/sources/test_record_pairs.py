@@ -19,7 +19,7 @@ from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 
 
 @dataclass(frozen=True)
-class Bytes:
+class Bytes(ImageSource):
     content: bytes
 
     def read(self) -> bytes:

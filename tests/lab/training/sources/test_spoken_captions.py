@@ -2,11 +2,11 @@
 
 import pytest
 
-from tandem.corpus.records import Caption, Record
+from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.lab.training.sources.chosen_captions import SpokenCaptions
 
 
-class _NoPicture:
+class _NoPicture(ImageSource):
     def read(self) -> bytes:
         raise AssertionError("no picture is read")
 

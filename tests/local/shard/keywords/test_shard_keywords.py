@@ -14,7 +14,8 @@ from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_p
 from tandem.contract.filtering.filter_expression import parse_filter
 from tandem.contract.search_path import KeywordState
 from tandem.local.item_store.item_store import ItemStore
-from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.local.shard.settings import ShardSettings
+from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.short_searches import ShortSearches
 from tandem.stages.item_write import Delete, Drop, Upsert
 from tandem.stages.items import ItemRecord
@@ -26,7 +27,7 @@ from tests.support.index_svc.encoded_items import search_request
 from tests.support.item_store.made_items import FINGERPRINT, image_item, text_item, unit_vector
 
 MAP_BYTES = 16 << 20
-KEYWORDS = ShardSettings(keyword_attributes=("caption",))
+KEYWORDS = ShardSettings(keywords_enabled=True)
 QUERY = ShardQuery(
     index_id="scenes",
     fingerprint=FINGERPRINT,

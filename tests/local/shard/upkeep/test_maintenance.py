@@ -18,13 +18,13 @@ from tandem.contract.content import Encoding, ImageContent, ImageTokens, Modalit
 from tandem.contract.search_path import SearchFallback
 from tandem.local.item_store.item_store import ItemStore
 from tandem.local.shard import memory_limit
-from tandem.local.shard.memory_limit import MemoryLimit
 from tandem.local.shard.retrieval import embedding_rows, index_type
 from tandem.local.shard.retrieval.arrays import F32
 from tandem.local.shard.retrieval.embedding_rows import EmbeddingRows
 from tandem.local.shard.retrieval.faiss_index import FaissIndex
 from tandem.local.shard.retrieval.index_type import IndexTuning
-from tandem.local.shard.shard import ShardSettings, StoredShard
+from tandem.local.shard.settings import ShardSettings
+from tandem.local.shard.shard import StoredShard
 from tandem.local.shard.upkeep import maintenance, rebuild, snapshot
 from tandem.local.shard.upkeep.index_loader import load_index
 from tandem.local.shard.upkeep.snapshot import SnapshotManifest
@@ -53,7 +53,7 @@ def open_shard(folder: Path, **settings: object) -> StoredShard:
     shard = StoredShard(
         ItemStore.open(folder, 0, 1, map_bytes=64 << 20),
         folder,
-        replace(ShardSettings(min_snapshot_change_count=10**9), **settings),  # type: ignore[arg-type]
+        replace(ShardSettings(snapshot_change_count=10**9), **settings),  # type: ignore[arg-type]
     )
     shard.load()
     return shard
@@ -129,7 +129,7 @@ def test_auto_chooses_more_bytes_if_bits_do_not_reach_the_recall(
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
     monkeypatch.setattr(index_type, "MIN_BIT_DIMENSION", DIMENSION)
-    shard = open_shard(tmp_path, tuning=IndexTuning(recall_target=recall_target))
+    shard = open_shard(tmp_path, recall_target=recall_target)
     ingest(shard, range(2_500))
     work(shard)
 
@@ -154,11 +154,8 @@ def test_rows_that_exceed_the_memory_are_held_as_bytes_too(
     monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
     monkeypatch.setattr(index_type, "MIN_BIT_DIMENSION", DIMENSION)
     monkeypatch.setattr(memory_limit, "anonymous_bytes", lambda: 0)
-    tuning = IndexTuning(recall_target=0.5)
     for limit_bytes, expected in ((161_000, ""), (100_000, ",Refine(SQ8)"), (79_000, "")):
-        shard = open_shard(
-            tmp_path / str(limit_bytes), tuning=tuning, memory=MemoryLimit(limit_bytes)
-        )
+        shard = open_shard(tmp_path / str(limit_bytes), recall_target=0.5, memory_bytes=limit_bytes)
         ingest(shard, range(2_500))
         work(shard)
 
@@ -189,7 +186,7 @@ def test_a_snapshot_follows_a_fold_of_many_rows(
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
     monkeypatch.setattr(index_type, "MIN_APPROXIMATE_COUNT", 500)
     monkeypatch.setattr(rebuild, "_FOLD_COUNT", 50)
-    shard = open_shard(tmp_path, min_snapshot_change_count=500)
+    shard = open_shard(tmp_path, snapshot_change_count=500)
     ingest(shard, range(1000))
     work(shard)
     ingest(shard, range(1000, 1400))
@@ -435,7 +432,7 @@ def test_snapshots_are_written_when_enough_has_changed(
 ) -> None:
     """Only the newest is kept."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
-    shard = open_shard(tmp_path, min_snapshot_change_count=100)
+    shard = open_shard(tmp_path, snapshot_change_count=100)
     folder = tmp_path / "snapshots" / INDEX_ID
     ingest(shard, range(99))
     work(shard)
@@ -456,7 +453,7 @@ def test_an_index_that_was_built_is_in_the_next_snapshot(
 ) -> None:
     """No item changed since the last snapshot, but each start would build it again."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
-    shard = open_shard(tmp_path, min_snapshot_change_count=600)
+    shard = open_shard(tmp_path, snapshot_change_count=600)
     ingest(shard, range(600))
     work(shard)
     shard.tunings.put(INDEX_ID, Modality.IMAGE, IndexTuning("IVF4,Flat", {"nprobe": 4}))
@@ -486,7 +483,7 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing(
 ) -> None:
     """The previous one stays, and both halves are tried again."""
     monkeypatch.setattr(maintenance.Maintenance, "start", lambda _: None)
-    shard = open_shard(tmp_path, min_snapshot_change_count=100)
+    shard = open_shard(tmp_path, snapshot_change_count=100)
     ingest(shard, range(100))
     work(shard)
     ingest(shard, range(100, 300))

@@ -1,6 +1,5 @@
 """Tests that a snapshot is opened as it was written, or not at all."""
 
-import hashlib
 import json
 import shutil
 import subprocess
@@ -98,20 +97,6 @@ def test_a_read_snapshot_can_be_changed(part: ModalityIndex, folder: Path) -> No
     assert read.search(unit(2), 1).hits[0].item_id == "new"
     assert read.search(unit(3), 1).hits[0].item_id == "1"
     assert len(read) == 350
-
-
-def test_a_snapshot_of_schema_1_is_read(part: ModalityIndex, folder: Path) -> None:
-    """It had the rows among its files, as one."""
-    path = folder / "manifest.json"
-    body = json.loads(path.read_text())["manifest"]
-    [piece] = body.pop("row_pieces")
-    body |= {"schema_version": 1, "files": body["files"] | {"rows.f32": piece}}
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    path.write_text(json.dumps({"sha256": digest, "manifest": body}))
-
-    read = read_snapshot(folder, check_here(folder))
-
-    assert read.search(unit(3), 20).hits == part.search(unit(3), 20).hits
 
 
 def test_an_operators_copy_of_a_snapshot_is_ignored(folder: Path, tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ const _ = grpc.SupportPackageIsVersion7
 type ContentServiceClient interface {
 	// Returns items by id, with contents and attributes.
 	FetchItems(ctx context.Context, in *FetchItemsRequest, opts ...grpc.CallOption) (*FetchItemsResponse, error)
-	// Returns an index's items without contents, page by page, in byte order of
-	// their ids.
+	// Returns the ids of an index's items, page by page, in byte order.
 	ListItems(ctx context.Context, in *ListItemsRequest, opts ...grpc.CallOption) (*ListItemsResponse, error)
 	// Embeds contents. One that fails does not affect the others.
 	EmbedContents(ctx context.Context, in *EmbedContentsRequest, opts ...grpc.CallOption) (*EmbedContentsResponse, error)
@@ -78,8 +77,7 @@ func (c *contentServiceClient) ScoreDocuments(ctx context.Context, in *ScoreDocu
 type ContentServiceServer interface {
 	// Returns items by id, with contents and attributes.
 	FetchItems(context.Context, *FetchItemsRequest) (*FetchItemsResponse, error)
-	// Returns an index's items without contents, page by page, in byte order of
-	// their ids.
+	// Returns the ids of an index's items, page by page, in byte order.
 	ListItems(context.Context, *ListItemsRequest) (*ListItemsResponse, error)
 	// Embeds contents. One that fails does not affect the others.
 	EmbedContents(context.Context, *EmbedContentsRequest) (*EmbedContentsResponse, error)
