@@ -38,6 +38,7 @@ _SOURCES = {
         r"\n        Iterate over it with `async for`.*?blocks\.\n": "",
         # A coroutine cannot yield from another iterator.
         r"for answer in answers:\n {16}yield answer\n": "yield from answers\n",
+        r"for item in items:\n {16}yield item\n": "yield from items\n",
         r"for outcome in outcomes:\n {24}yield outcome\n": "yield from outcomes\n",
     },
     "tandem/client/calls/transport.py": {

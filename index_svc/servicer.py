@@ -8,6 +8,7 @@ import grpc
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import SUMMARY_WIRE
+from tandem.contract.search.item_changes_wire import SELECTION_WIRE
 from tandem.errors import ShardMapMismatch
 from tandem.stages.shard import Shard
 from tandem.v1 import index_service_pb2 as pb
@@ -17,6 +18,7 @@ from tandem.wire.items import (
     DELETED_INDEX_WIRE,
     ITEMS_QUERY_WIRE,
     NOTE_WIRE,
+    PATCH_ITEMS_WIRE,
     PUT_NOTE_WIRE,
     SET_WRITER_WIRE,
     items_to_proto,
@@ -50,6 +52,15 @@ class IndexServicer(IndexServiceServicer):
         upsert = await converted(partial(upsert_from_proto, request))
         committed = await self._shard.write(upsert, _deadline(context))
         return pb.UpsertItemsResponse(sequence=committed.sequence)
+
+    async def PatchItems(
+        self, request: pb.PatchItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.PatchItemsResponse:
+        """Changes attributes of items; answers once that is durable and searchable."""
+        self._check_shard_map(request.shard_map_version)
+        patch = await converted(partial(PATCH_ITEMS_WIRE.from_proto, request), is_slow=True)
+        committed = await self._shard.write(patch, _deadline(context))
+        return pb.PatchItemsResponse(sequence=committed.sequence, failures=committed.failures)
 
     async def DeleteItems(
         self, request: pb.DeleteItemsRequest, context: grpc.aio.ServicerContext
@@ -105,7 +116,11 @@ class IndexServicer(IndexServiceServicer):
     ) -> pb.ListItemIdsResponse:
         """Returns a page of the shard's ids."""
         item_ids = await self._shard.list_item_ids(
-            request.index_id, request.after, request.max_count, _deadline(context)
+            request.index_id,
+            request.after,
+            request.max_count,
+            _deadline(context),
+            SELECTION_WIRE.from_proto(request.selection) if request.HasField("selection") else None,
         )
         return pb.ListItemIdsResponse(item_ids=item_ids)
 

@@ -8,7 +8,7 @@ from orchestrator_svc.call_deadline import CallDeadline
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.content import Encoding
 from tandem.contract.inference_cost import COST_WIRE
-from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_CONTENT_COUNT, check_batch_size
+from tandem.contract.limits import MAX_CONTENT_COUNT, check_batch_size
 from tandem.contract.record_wire import or_error
 from tandem.contract.search.answer_wire import (
     TEXT_USE_WIRE,
@@ -16,6 +16,7 @@ from tandem.contract.search.answer_wire import (
     item_error_to_proto,
 )
 from tandem.contract.search.documents import DOCUMENT_QUERY_WIRE, SCORED_WIRE
+from tandem.contract.search.item_changes_wire import KEPT_WIRE, LISTING_WIRE
 from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
 from tandem.errors import TandemError
 from tandem.search.contents.content_budget import ContentBudget
@@ -55,12 +56,14 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     async def ListItems(
         self, request: pb.ListItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.ListItemsResponse:
-        """Returns one page of ids."""
-        size = request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE
-        item_ids, last = await self.orchestrator.list_item_ids(
-            request.index_id, request.page_token, size, self._deadline.of_search(context)
+        """Returns one page of items without contents."""
+        asked = await converted(partial(LISTING_WIRE.from_proto, request))
+        items, last = await self.orchestrator.list_items(asked, self._deadline.of_search(context))
+        return pb.ListItemsResponse(
+            item_ids=(each.item_id for each in items),
+            next_page_token=last,
+            items=map(KEPT_WIRE.to_proto, items) if asked.attributes_included else (),
         )
-        return pb.ListItemsResponse(item_ids=item_ids, next_page_token=last)
 
     async def EmbedContents(
         self, request: pb.EmbedContentsRequest, context: grpc.aio.ServicerContext

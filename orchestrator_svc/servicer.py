@@ -20,6 +20,11 @@ from tandem.contract.search.answer_wire import (
 )
 from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE
 from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
+from tandem.contract.search.item_changes_wire import (
+    CHANGE_WIRE,
+    CHANGES_WIRE,
+    REMOVAL_QUERY_WIRE,
+)
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import page_query_from_proto, query_from_proto
 from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE
@@ -98,18 +103,32 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
             async for outcomes in answers:
                 yield outcomes_to_proto(outcomes)
 
+    async def ChangeItems(
+        self, request: search_service_pb2.ChangeItemsRequest, context: grpc.aio.ServicerContext
+    ) -> search_service_pb2.ChangeItemsResponse:
+        """Changes items on the shards that own them."""
+        called, deadline = self.orchestrator, self._deadline.of_call(context)
+        asked = await converted(partial(CHANGE_WIRE.from_proto, request), is_slow=True)
+        try:
+            changes = await called.change(asked, deadline)
+        except ServiceUnavailable:
+            if called is self.orchestrator:
+                raise
+            changes = await self.orchestrator.change(asked, deadline)
+        return CHANGES_WIRE.to_proto(changes)
+
     async def RemoveItems(
         self, request: search_service_pb2.RemoveItemsRequest, context: grpc.aio.ServicerContext
     ) -> search_service_pb2.RemoveItemsResponse:
         """Deletes items on the shards that own them."""
         called, deadline = self.orchestrator, self._deadline.of_call(context)
-        arguments = request.index_id, request.item_ids, request.request_id, deadline
+        asked = await converted(partial(REMOVAL_QUERY_WIRE.from_proto, request))
         try:
-            removal = await called.remove(*arguments)
+            removal = await called.remove(asked, deadline)
         except ServiceUnavailable as error:
             if called is self.orchestrator:
                 raise
-            removal = await self.orchestrator.remove(*arguments)  # The shards moved meanwhile.
+            removal = await self.orchestrator.remove(asked, deadline)  # The shards moved meanwhile.
             before = int(error.metadata.get("removed_count", 0))
             removal = replace(removal, removed_count=removal.removed_count + before)
         return REMOVAL_WIRE.to_proto(removal)

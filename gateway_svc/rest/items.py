@@ -109,7 +109,13 @@ async def list_items(call: HttpCall) -> Response:
 async def delete_item(call: HttpCall) -> Response:
     """Removes one item; an unknown id is not an error."""
     query, item_ids = call.query(), [call.request.path_params["item_id"]]
-    return await call.answered(pb.RemoveItemsRequest(**query, item_ids=item_ids))
+    return await call.answered(
+        pb.RemoveItemsRequest(
+            index_id=query.get("index_id"),
+            item_ids=item_ids,
+            request_id=query.get("request_id"),
+        )
+    )
 
 
 @operation(

@@ -21,7 +21,7 @@ Errors are the classes of `tandem.errors`.
 """
 
 # client, async_client        one call a method; Client is generated from AsyncClient
-# query, search_options, item, tables, where, access  what callers give
+# query, search_options, item, changes, where, access  what callers give
 # arguments, sendable         its checks
 # calls, ingest, testing      what carries calls; the items of an ingest; a fake for tests
 
@@ -29,11 +29,11 @@ from tandem.client import where
 from tandem.client.access import Access
 from tandem.client.async_client import AsyncClient
 from tandem.client.calls.retries import NO_RETRIES, RetryPolicy
+from tandem.client.changes import NewPatch
 from tandem.client.client import Client
 from tandem.client.ingest.rounds import IngestProgress
 from tandem.client.item import Item, NewContent, NewItem
 from tandem.client.query import NewDocument, Query, QueryPart, Search
-from tandem.client.tables import table_items
 from tandem.contract.content import (
     Content,
     ImageContent,
@@ -69,6 +69,7 @@ from tandem.contract.search.answer_names import (
 )
 from tandem.contract.search.documents import DocumentScore, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexListing
+from tandem.contract.search.item_changes import Changes, ItemFailure, ItemPatch, KeptItem
 from tandem.contract.search.query import GivenEncoding, SearchOptions, StoredItem
 from tandem.contract.search_path import (
     KeywordState,
@@ -83,6 +84,7 @@ __all__ = [
     "Abstention",
     "Access",
     "AsyncClient",
+    "Changes",
     "Client",
     "Content",
     "Coverage",
@@ -105,6 +107,9 @@ __all__ = [
     "IngestOutcome",
     "IngestProgress",
     "Item",
+    "ItemFailure",
+    "ItemPatch",
+    "KeptItem",
     "KeywordState",
     "Modality",
     "ModelDescription",
@@ -113,6 +118,7 @@ __all__ = [
     "NewContent",
     "NewDocument",
     "NewItem",
+    "NewPatch",
     "OrderedBy",
     "Query",
     "QueryPart",
@@ -136,6 +142,5 @@ __all__ = [
     "TextContent",
     "TextUse",
     "TruncationPolicy",
-    "table_items",
     "where",
 ]

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 
 from typing_extensions import Self, Unpack
 
 from tandem.client.access import Access
 from tandem.client.arguments import (
-    checked_elements,
     checked_integer,
     checked_timeout_seconds,
     checked_type,
@@ -15,9 +15,19 @@ from tandem.client.arguments import (
 from tandem.client.calls.async_remote import AsyncRemote
 from tandem.client.calls.async_transport import AsyncTransport
 from tandem.client.calls.retries import DEFAULT_RETRIES, RetryPolicy
+from tandem.client.changes import (
+    NewPatch,
+    PatchBatches,
+    Selected,
+    checked_ids,
+    checked_patch,
+    continued,
+    item_selection,
+    joined,
+)
 from tandem.client.ingest.batches import IngestBatches
 from tandem.client.ingest.rounds import IngestProgress, IngestRounds, ProgressCounter
-from tandem.client.item import NewContent, NewItem
+from tandem.client.item import NewAttributes, NewContent, NewItem
 from tandem.client.query import (
     NewDocument,
     Query,
@@ -29,11 +39,20 @@ from tandem.client.query import (
 from tandem.client.search_options import takes_options
 from tandem.client.sendable import checked_request_id
 from tandem.contract.content import TruncationPolicy
-from tandem.contract.identifiers import check_index_id, check_item_id
+from tandem.contract.identifiers import check_index_id
+from tandem.contract.limits import MAX_PAGE_SIZE
 from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexListing
+from tandem.contract.search.item_changes import (
+    Changes,
+    ItemListing,
+    ItemPatch,
+    ItemsChange,
+    ItemsRemoval,
+    KeptItem,
+)
 from tandem.contract.search.query import PageQuery, SearchOptions
 from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.errors import TandemError
@@ -238,6 +257,81 @@ class AsyncClient:
                 await answers.aclose()
             delay_seconds = rounds.delay_seconds()
 
+    async def list_items(
+        self, *, index_id: str, attributes_included: bool = False, **selection: Unpack[Selected]
+    ) -> AsyncIterator[KeptItem]:
+        """Yields the items of an index without their contents, in byte order of their ids.
+
+        `where`, `id_prefix` and `id_glob` select some: those that fit all that is set. Raises
+        IndexNotFound.
+
+        Iterate over it with `async for`.
+        """
+        asked = ItemListing(
+            index_id=check_index_id(index_id),
+            page_size=MAX_PAGE_SIZE,
+            selection=item_selection(selection) if selection else None,
+            attributes_included=attributes_included,
+        )
+        while True:
+            items, token = await self._transport.list_items(asked)
+            for item in items:
+                yield item
+            if not token:
+                return
+            asked = replace(asked, page_token=token)
+
+    async def fetch_items(self, item_ids: Iterable[str], *, index_id: str) -> list[KeptItem]:
+        """Returns the items that exist with contents and attributes, in the order of the ids.
+
+        At most 256. Raises IndexNotFound, and AnswerTooLarge for over 48 MiB.
+        """
+        return list(await self._transport.fetch(check_index_id(index_id), checked_ids(item_ids)))
+
+    async def change(
+        self, patches: Iterable[NewPatch], *, index_id: str, request_id: str = ""
+    ) -> Changes:
+        """Changes attributes of items, and copies items, without sending or encoding contents.
+
+        A patch is an `ItemPatch` or (item id, attributes): those that it names are set, and the
+        others stay; None as a value removes one. Any number of patches is sent, 1,000 at a time.
+        An item that cannot be changed is among the `failures` and stops no other. Raises a
+        TandemError if a call fails; what was changed by then stays.
+
+        A `request_id` of at most 50 bytes makes a repetition with the same patches safe.
+        """
+        batches, changes = PatchBatches(patches, index_id, request_id), Changes()
+        for batch in batches:
+            batch = replace(batch, consistency_token=changes.consistency_token)
+            changes = joined(changes, await self._transport.change(batch))
+        return replace(changes, failures=(*batches.failures, *changes.failures))
+
+    async def change_selected(
+        self,
+        attributes: NewAttributes,
+        *,
+        index_id: str,
+        attributes_replaced: bool = False,
+        dry_run: bool = False,
+        **selection: Unpack[Selected],
+    ) -> Changes:
+        """Sets attributes of all items that `where`, `id_prefix` and `id_glob` select.
+
+        As `change` does. `dry_run` changes nothing, and counts the items.
+        """
+        patch = checked_patch(ItemPatch("", attributes, attributes_replaced=attributes_replaced))
+        asked = ItemsChange(
+            index_id=check_index_id(index_id),
+            selection=item_selection(selection),
+            dry_run=dry_run,
+            patches=[patch],
+        )
+        changes = await self._transport.change(asked)
+        while changes.next_page_token:
+            further = await self._transport.change(continued(asked, changes))
+            changes = joined(changes, further)
+        return changes
+
     async def remove(
         self, item_ids: Iterable[str], *, index_id: str, request_id: str = ""
     ) -> Removal:
@@ -246,12 +340,31 @@ class AsyncClient:
         If a shard fails, raises a TandemError whose message says which items were deleted. A retry
         with the same `request_id`, at most 64 bytes, gets the first answer.
         """
-        ids = checked_elements("item_ids", item_ids, "send a list of ids")
         return await self._transport.remove(
-            check_index_id(index_id),
-            [check_item_id(each) for each in ids],
-            checked_request_id(request_id),
+            ItemsRemoval(
+                index_id=check_index_id(index_id),
+                item_ids=checked_ids(item_ids),
+                request_id=checked_request_id(request_id),
+            )
         )
+
+    async def remove_selected(
+        self, *, index_id: str, dry_run: bool = False, **selection: Unpack[Selected]
+    ) -> Removal:
+        """Deletes all items that `where`, `id_prefix` and `id_glob` select, and counts them.
+
+        `dry_run` deletes nothing. Raises a TandemError if a call fails; what was deleted by then
+        is gone.
+        """
+        asked = ItemsRemoval(
+            index_id=check_index_id(index_id), selection=item_selection(selection), dry_run=dry_run
+        )
+        removal = await self._transport.remove(asked)
+        while removal.next_page_token:
+            further = await self._transport.remove(continued(asked, removal))
+            count = removal.removed_count + further.removed_count
+            removal = replace(further, removed_count=count, item_ids=removal.item_ids)
+        return removal
 
     async def remove_index(self, *, index_id: str) -> Removal:
         """Deletes an index: all of its items, or a part of a large index.

@@ -17,7 +17,11 @@ from tandem.client.arguments import (
     checked_type,
 )
 from tandem.client.sendable import check_sendable
-from tandem.contract.filtering.attribute_wire import CheckedFilter, checked_filter, filter_to_proto
+from tandem.contract.filtering.attribute_wire import (
+    CheckedFilter,
+    checked_filter,
+    filter_to_proto,
+)
 from tandem.contract.filtering.filter_expression import parse_filter
 from tandem.contract.filtering.filters import AllOf, AnyOf, Exists, InRange, Not, OneOf, StartsWith
 from tandem.contract.search.query import SearchOptions
@@ -63,7 +67,8 @@ def _default(name: str, hint: object) -> object:
     return False if hint is bool else () if name == "consistency_tokens" else None
 
 
-def _filter(name: str, value: Any) -> CheckedFilter:  # noqa: ANN401
+def checked_where(name: str, value: Any) -> CheckedFilter:  # noqa: ANN401
+    """Returns the filter, which may be text; raises RequestMalformed and FilterInvalid."""
     kinds = (str, AllOf, AnyOf, Not, OneOf, InRange, StartsWith, Exists)
     checked_type(name, value, kinds, "send a filter, or its text")
     tree = parse_filter(value) if isinstance(value, str) else value
@@ -88,7 +93,7 @@ def _check(hint: Any) -> Callable[[str, Any], object]:  # noqa: ANN401
 
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "where": _filter,
+    "where": checked_where,
     "consistency_tokens": _tokens,
 }
 _CHECKS |= {

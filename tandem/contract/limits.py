@@ -39,6 +39,9 @@ MAX_UPSERT_ITEM_COUNT = 256
 MAX_ITEM_ID_COUNT = 256
 """Item ids in one RemoveItems, DeleteItems or GetItems."""
 
+MAX_PATCH_COUNT = 1_000
+"""Patches in one ChangeItems or PatchItems."""
+
 MAX_FILTER_TEXT_BYTES = 8_192
 """The text form of a filter; a larger filter travels as a message."""
 

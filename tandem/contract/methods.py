@@ -16,6 +16,7 @@ from tandem.contract.limits import (
     MAX_INGEST_ITEM_COUNT,
     MAX_MESSAGE_BYTES,
     MAX_NEIGHBOUR_CANDIDATE_COUNT,
+    MAX_PATCH_COUNT,
     MAX_SCORE_QUERY_COUNT,
     MAX_SEARCH_COUNT,
     MAX_UPSERT_ITEM_COUNT,
@@ -62,6 +63,8 @@ _SMALL = RequestLimit(64 * KIB, 1_000)
 # A picture has 32 MiB at most.
 _SEARCH = RequestLimit(40 * MIB, _FILTER_FIELD_COUNT)
 _IDS = RequestLimit(256 * KIB, 5_000)
+# A filter has 1 MiB at most.
+_SELECTION = RequestLimit(2 * MIB, _FILTER_FIELD_COUNT)
 
 _METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
     AccessRule.SEARCH: {
@@ -73,14 +76,15 @@ _METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
         "SearchService/DescribeIndex": _SMALL,
         "SearchService/ListIndexes": _SMALL,
         "ContentService/FetchItems": _IDS,
-        "ContentService/ListItems": _SMALL,
+        "ContentService/ListItems": _SELECTION,
         "ContentService/EmbedContents": _whole(1_000, contents=MAX_CONTENT_COUNT),
         "ContentService/ScoreDocuments": _whole(5_000, documents=MAX_DOCUMENT_COUNT),
         "ModelService/DescribeModel": _SMALL,
     },
     AccessRule.WRITE: {
         "SearchService/IngestItems": _whole(_ITEMS_FIELD_COUNT, items=MAX_INGEST_ITEM_COUNT),
-        "SearchService/RemoveItems": _IDS,
+        "SearchService/ChangeItems": _whole(_ITEMS_FIELD_COUNT, patches=MAX_PATCH_COUNT),
+        "SearchService/RemoveItems": _SELECTION,
         "SearchService/RemoveIndex": _SMALL,
     },
     AccessRule.ADMIN: {
@@ -115,13 +119,14 @@ _METHODS: Mapping[AccessRule, Mapping[str, RequestLimit]] = {
         "IndexService/UpsertItems": _whole(
             _ITEMS_FIELD_COUNT + 10_000, items=MAX_UPSERT_ITEM_COUNT
         ),
+        "IndexService/PatchItems": _whole(_ITEMS_FIELD_COUNT, patches=MAX_PATCH_COUNT),
         "IndexService/DeleteItems": _IDS,
         "IndexService/ReadNotes": _SMALL,
         "IndexService/PutNote": RequestLimit(2 * MIB, 100),
         "IndexService/SetWriter": RequestLimit(2 * MIB, 100),
         "IndexService/DeleteIndex": _SMALL,
         "IndexService/GetItems": _IDS,
-        "IndexService/ListItemIds": _SMALL,
+        "IndexService/ListItemIds": _SELECTION,
         "IndexService/FindNeighbours": RequestLimit(
             4 * MIB, 1_000, {"candidates": MAX_NEIGHBOUR_CANDIDATE_COUNT}
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import TypeVar
 
 from tandem.client.calls.retries import DEFAULT_RETRIES, Retries
@@ -12,6 +12,13 @@ from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
+from tandem.contract.search.item_changes import (
+    Changes,
+    ItemListing,
+    ItemsChange,
+    ItemsRemoval,
+    KeptItem,
+)
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.engine.answer_pump import AnswerPump, read_aside
@@ -103,12 +110,22 @@ class AsyncLocal:
         finally:
             await answers.aclose()
 
-    async def remove(self, index_id: str, item_ids: Iterable[str], request_id: str) -> Removal:
+    async def fetch(self, index_id: str, item_ids: Sequence[str]) -> Sequence[KeptItem]:
+        """Returns the items that exist."""
+        found = await self._answer(lambda own, end: own.fetch_items(index_id, item_ids, end))
+        return [KeptItem(i, found[i].content, found[i].attributes) for i in item_ids if i in found]
+
+    async def list_items(self, asked: ItemListing) -> tuple[Sequence[KeptItem], str]:
+        """Returns a page of items, and the token of the next, if there may be more."""
+        return await self._answer(lambda own, deadline: own.list_items(asked, deadline))
+
+    async def change(self, asked: ItemsChange) -> Changes:
+        """Changes items."""
+        return await self._answer(lambda own, deadline: own.change(asked, deadline))
+
+    async def remove(self, asked: ItemsRemoval) -> Removal:
         """Deletes items."""
-        ids = list(item_ids)
-        return await self._answer(
-            lambda own, deadline: own.remove(index_id, ids, request_id, deadline)
-        )
+        return await self._answer(lambda own, deadline: own.remove(asked, deadline))
 
     async def remove_index(self, index_id: str) -> Removal:
         """Deletes an index, or a part of a large one."""

@@ -5,7 +5,7 @@ Generated from async_local.py by `make sync-client`: DO NOT EDIT.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import TypeVar
 
 from tandem.client.calls.retries import DEFAULT_RETRIES, Retries
@@ -15,6 +15,13 @@ from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
+from tandem.contract.search.item_changes import (
+    Changes,
+    ItemListing,
+    ItemsChange,
+    ItemsRemoval,
+    KeptItem,
+)
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.engine.answer_pump import AnswerPump, read_aside
@@ -101,10 +108,22 @@ class Local:
         finally:
             answers.close()
 
-    def remove(self, index_id: str, item_ids: Iterable[str], request_id: str) -> Removal:
+    def fetch(self, index_id: str, item_ids: Sequence[str]) -> Sequence[KeptItem]:
+        """Returns the items that exist."""
+        found = self._answer(lambda own, end: own.fetch_items(index_id, item_ids, end))
+        return [KeptItem(i, found[i].content, found[i].attributes) for i in item_ids if i in found]
+
+    def list_items(self, asked: ItemListing) -> tuple[Sequence[KeptItem], str]:
+        """Returns a page of items, and the token of the next, if there may be more."""
+        return self._answer(lambda own, deadline: own.list_items(asked, deadline))
+
+    def change(self, asked: ItemsChange) -> Changes:
+        """Changes items."""
+        return self._answer(lambda own, deadline: own.change(asked, deadline))
+
+    def remove(self, asked: ItemsRemoval) -> Removal:
         """Deletes items."""
-        ids = list(item_ids)
-        return self._answer(lambda own, deadline: own.remove(index_id, ids, request_id, deadline))
+        return self._answer(lambda own, deadline: own.remove(asked, deadline))
 
     def remove_index(self, index_id: str) -> Removal:
         """Deletes an index, or a part of a large one."""

@@ -9,9 +9,11 @@ from google.protobuf.message import Message
 from tandem.chassis.calls.channels import call
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import SUMMARY_WIRE, IndexSummary
+from tandem.contract.search.item_changes import ItemSelection
+from tandem.contract.search.item_changes_wire import SELECTION_WIRE
 from tandem.errors import InternalFault, PermissionDenied
 from tandem.stages.changes import ChangePage
-from tandem.stages.item_write import Committed, Delete, ShardWrite, Upsert
+from tandem.stages.item_write import Committed, Delete, Patch, ShardWrite, Upsert
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.notes import Note, PutNote, SetWriter
@@ -27,6 +29,7 @@ from tandem.wire.items import (
     DELETED_INDEX_WIRE,
     ITEMS_QUERY_WIRE,
     NOTE_WIRE,
+    PATCH_ITEMS_WIRE,
     PUT_NOTE_WIRE,
     SET_WRITER_WIRE,
     changes_from_proto,
@@ -82,6 +85,9 @@ class RemoteShard(Shard):
         match write:
             case Upsert():
                 method, request = stub.UpsertItems, upsert_to_proto(write, version)
+            case Patch():
+                method = stub.PatchItems
+                request = PATCH_ITEMS_WIRE.to_proto(write, shard_map_version=version)
             case Delete():
                 method = stub.DeleteItems
                 request = DELETE_WIRE.to_proto(write, shard_map_version=version)
@@ -121,10 +127,20 @@ class RemoteShard(Shard):
         return DELETED_INDEX_WIRE.from_proto(response)
 
     async def list_item_ids(
-        self, index_id: str, after: str, max_count: int, deadline: Deadline
+        self,
+        index_id: str,
+        after: str,
+        max_count: int,
+        deadline: Deadline,
+        selection: ItemSelection | None = None,
     ) -> Sequence[str]:
         """Returns ids after that one."""
-        request = pb.ListItemIdsRequest(index_id=index_id, after=after, max_count=max_count)
+        request = pb.ListItemIdsRequest(
+            index_id=index_id,
+            after=after,
+            max_count=max_count,
+            selection=None if selection is None else SELECTION_WIRE.to_proto(selection),
+        )
         response: pb.ListItemIdsResponse = await self._call(
             self._stub.ListItemIds, request, deadline
         )

@@ -23,9 +23,12 @@ from tandem.search.rerank.pace import RerankPace
 from tandem.search.search import Searcher, SearchServices
 from tandem.search.settings import SearchSettings
 from tandem.search.shard_map import ShardMap
+from tandem.search.writes.changes import Changer
 from tandem.search.writes.ingest import Ingester
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
+from tandem.search.writes.selected import SelectedItems
+from tandem.search.writes.shard_writes import ShardWrites
 from tandem.stages.encoding import Encoder
 from tandem.stages.reranking import Reranker
 from tandem.stages.shard import Shard
@@ -96,15 +99,19 @@ def make_orchestrator(
         settings.ingest_batch_timeout_seconds,
         settings.ingest_encode_batch_count,
     )
+    stored_items = StoredItems(shards, shard_map)
+    writes = ShardWrites(router, shards, shard_map)
+    selected = SelectedItems(router, stored_items, shard_map)
     return Orchestrator(
         router=router,
         ingest_stream=IngestStream(
             ingester, shard_map, pending_batch_count=settings.ingest_pending_batch_count
         ),
-        remover=Remover(router, shards, shard_map),
+        remover=Remover(writes, selected),
+        changer=Changer(writes, selected),
         survey=IndexSurvey(shards),
         index_list=IndexList(shards, book),
-        stored_items=StoredItems(shards, shard_map),
+        stored_items=stored_items,
         shadow=Shadow(router, generations),
         generations=generations,
         keeper=Keeper(

@@ -15,6 +15,13 @@ from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
 from tandem.contract.search.ingest import IngestBatch
+from tandem.contract.search.item_changes import (
+    Changes,
+    ItemListing,
+    ItemsChange,
+    ItemsRemoval,
+    KeptItem,
+)
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.errors import IndexNotFound, ModelMismatch, TandemError
@@ -28,6 +35,7 @@ from tandem.search.indexes.keeper import Keeper
 from tandem.search.indexes.router import ModelSet, Query, Route, Router
 from tandem.search.indexes.shadow import Shadow
 from tandem.search.metrics import note_generation
+from tandem.search.writes.changes import Changer
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
 from tandem.stages.encoding import EncodedBatch
@@ -49,6 +57,7 @@ class Orchestrator:
     router: Router
     ingest_stream: IngestStream
     remover: Remover
+    changer: Changer
     survey: IndexSurvey
     index_list: IndexList
     stored_items: StoredItems
@@ -146,11 +155,14 @@ class Orchestrator:
         """Yields each batch's outcomes, as `IngestStream.answers` does."""
         return self.ingest_stream.answers(requests, read_batch)
 
-    async def remove(
-        self, index_id: str, item_ids: Sequence[str], request_id: str, deadline: Deadline
-    ) -> Removal:
+    async def change(self, asked: ItemsChange, deadline: Deadline) -> Changes:
+        """Changes stored items, as `Changer.change` does."""
+        async with self.index_list.naming(asked.index_id):
+            return await self.changer.change(asked, deadline)
+
+    async def remove(self, asked: ItemsRemoval, deadline: Deadline) -> Removal:
         """Deletes items, as `Remover.remove` does."""
-        return await self.remover.remove(index_id, item_ids, request_id, deadline)
+        return await self.remover.remove(asked, deadline)
 
     async def remove_index(self, index_id: str, deadline: Deadline) -> Removal:
         """Deletes an index, or a part of a large one, as `Remover.remove_index` does."""
@@ -168,13 +180,13 @@ class Orchestrator:
             serving = (await self.router.route(index_id, deadline)).index_id
             return await self.stored_items.fetch(serving, item_ids, deadline)
 
-    async def list_item_ids(
-        self, index_id: str, after: str, size: int, deadline: Deadline
-    ) -> tuple[list[str], str]:
-        """Returns ids after that one, as `StoredItems.page` does."""
-        async with self.index_list.naming(index_id):
-            serving = (await self.router.route(index_id, deadline)).index_id
-            return await self.stored_items.page(serving, after, size, deadline)
+    async def list_items(
+        self, asked: ItemListing, deadline: Deadline
+    ) -> tuple[Sequence[KeptItem], str]:
+        """Returns a page of items without contents, as `StoredItems.listed` does."""
+        async with self.index_list.naming(asked.index_id):
+            serving = (await self.router.route(asked.index_id, deadline)).index_id
+            return await self.stored_items.listed(replace(asked, index_id=serving), deadline)
 
     async def set_calibrations(
         self, index_id: str, measured: Sequence[ScoreCalibration], deadline: Deadline

@@ -1,7 +1,7 @@
 """Defines the writes that a shard takes, and their outcome."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tandem.contract.filtering.attributes import check_attributes
@@ -11,10 +11,17 @@ from tandem.contract.identifiers import (
     check_item_id,
     check_request_id,
 )
-from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_UPSERT_ITEM_COUNT, check_batch_size
+from tandem.contract.limits import (
+    MAX_ITEM_ID_COUNT,
+    MAX_PATCH_COUNT,
+    MAX_UPSERT_ITEM_COUNT,
+    check_batch_size,
+)
+from tandem.contract.search.item_changes import ItemPatch
 from tandem.errors import (
     EmbeddingInvalid,
     ItemIdDuplicate,
+    RequestMalformed,
     ServiceUnavailable,
     TandemError,
     TokensInvalid,
@@ -90,6 +97,44 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Patch:
+    """Changes attributes of items, and leaves their contents and encodings; as Upsert otherwise.
+
+    An item that is missing, or would have too many attributes, keeps no other from it.
+
+    Raises IndexIdInvalid, BatchSizeOutOfRange, ItemIdInvalid, RequestIdInvalid, RequestMalformed.
+    """
+
+    index_id: str
+    patches: Sequence[ItemPatch]
+    request_id: str = ""
+    term: int = 0
+    """As in Upsert."""
+
+    def __post_init__(self) -> None:
+        check_index_id(self.index_id)
+        check_request_id(self.request_id)
+        check_batch_size("patches", len(self.patches), MAX_PATCH_COUNT)
+        for each in self.patches:
+            check_item_id(each.item_id)
+            if each.copied_from_item_id:
+                raise RequestMalformed(why="a shard copies no items")
+
+    @property
+    def record_count(self) -> int:
+        """Returns how many records it changes at most."""
+        return len(self.patches)
+
+    @property
+    def by_item(self) -> Mapping[str, Sequence[ItemPatch]]:
+        """Returns the patches of each item, in their order."""
+        found: dict[str, list[ItemPatch]] = {}
+        for each in self.patches:
+            found.setdefault(each.item_id, []).append(each)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Drop:
     """Forgets an index if it has no items left."""
 
@@ -112,7 +157,10 @@ class Fence:
     """It changes no item."""
 
 
-ShardWrite = Upsert | Delete | PutNote | SetWriter
+ItemsWrite = Upsert | Patch | Delete
+"""What callers may write."""
+
+ShardWrite = ItemsWrite | PutNote | SetWriter
 """What a shard is asked to write."""
 
 ItemWrite = ShardWrite | Drop | Fence
@@ -132,6 +180,8 @@ class Committed:
     """Whether a drop found the index empty and forgot it."""
     is_sealed: bool = False
     """Whether a fence is one for good."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Of a patch: why items are as before, by id; empty where there is no such item."""
 
 
 def refused_by_fence() -> ServiceUnavailable:

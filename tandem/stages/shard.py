@@ -8,6 +8,7 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.limits import MAX_PAGE_SIZE, check_batch_size
+from tandem.contract.search.item_changes import ItemSelection
 from tandem.stages.changes import ChangePage
 from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItems, ItemsQuery
@@ -46,11 +47,11 @@ class Shard(Protocol):
         ...
 
     async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
-        """Stores or deletes all items or none, durable and searchable; or notes something.
+        """Stores or deletes all items or none, or patches some, durable and searchable; or notes.
 
         A repeated request id gets the first answer again; an empty one is not remembered. Raises
-        ModelMismatch, EmbeddingInvalid, RequestIdReused, StoreFull, for a delete IndexNotFound,
-        WriterRefused where others write the index, and NoteChanged.
+        ModelMismatch, EmbeddingInvalid, RequestIdReused, StoreFull, IndexNotFound unless
+        it stores, WriterRefused where others write the index, and NoteChanged.
         """
         ...
 
@@ -72,9 +73,14 @@ class Shard(Protocol):
         ...
 
     async def list_item_ids(
-        self, index_id: str, after: str, max_count: int, deadline: Deadline
+        self,
+        index_id: str,
+        after: str,
+        max_count: int,
+        deadline: Deadline,
+        selection: ItemSelection | None = None,
     ) -> Sequence[str]:
-        """Returns ids after that one, in byte order."""
+        """Returns ids after that one, in byte order; only of selected items if there is one."""
         ...
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:

@@ -25,22 +25,28 @@ class FetchItemsResponse(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[_index_service_pb2.Item, _Mapping]]] = ...) -> None: ...
 
 class ListItemsRequest(_message.Message):
-    __slots__ = ("index_id", "page_size", "page_token")
+    __slots__ = ("index_id", "page_size", "page_token", "selection", "attributes_included")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_INCLUDED_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     page_size: int
     page_token: str
-    def __init__(self, index_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    selection: _index_service_pb2.ItemSelection
+    attributes_included: bool
+    def __init__(self, index_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., selection: _Optional[_Union[_index_service_pb2.ItemSelection, _Mapping]] = ..., attributes_included: _Optional[bool] = ...) -> None: ...
 
 class ListItemsResponse(_message.Message):
-    __slots__ = ("item_ids", "next_page_token")
+    __slots__ = ("item_ids", "next_page_token", "items")
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     next_page_token: str
-    def __init__(self, item_ids: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    items: _containers.RepeatedCompositeFieldContainer[_index_service_pb2.Item]
+    def __init__(self, item_ids: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., items: _Optional[_Iterable[_Union[_index_service_pb2.Item, _Mapping]]] = ...) -> None: ...
 
 class EmbedContentsRequest(_message.Message):
     __slots__ = ("contents", "truncation_policy")

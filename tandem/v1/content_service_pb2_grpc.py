@@ -71,7 +71,8 @@ class ContentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListItems(self, request, context):
-        """Returns the ids of an index's items, page by page, in byte order.
+        """Returns an index's items without contents, page by page, in byte order of
+        their ids.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

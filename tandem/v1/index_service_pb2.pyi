@@ -244,6 +244,68 @@ class DeleteItemsRequest(_message.Message):
     term: int
     def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
 
+class PatchItemsRequest(_message.Message):
+    __slots__ = ("index_id", "patches", "request_id", "shard_map_version", "term")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATCHES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    patches: _containers.RepeatedCompositeFieldContainer[ItemPatch]
+    request_id: str
+    shard_map_version: int
+    term: int
+    def __init__(self, index_id: _Optional[str] = ..., patches: _Optional[_Iterable[_Union[ItemPatch, _Mapping]]] = ..., request_id: _Optional[str] = ..., shard_map_version: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+
+class PatchItemsResponse(_message.Message):
+    __slots__ = ("sequence", "failures")
+    class FailuresEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    failures: _containers.ScalarMap[str, str]
+    def __init__(self, sequence: _Optional[int] = ..., failures: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ItemPatch(_message.Message):
+    __slots__ = ("item_id", "attributes", "removed_attributes", "attributes_replaced", "copied_from_item_id")
+    class AttributesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _attribute_pb2.AttributeValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_attribute_pb2.AttributeValue, _Mapping]] = ...) -> None: ...
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_REPLACED_FIELD_NUMBER: _ClassVar[int]
+    COPIED_FROM_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    attributes: _containers.MessageMap[str, _attribute_pb2.AttributeValue]
+    removed_attributes: _containers.RepeatedScalarFieldContainer[str]
+    attributes_replaced: bool
+    copied_from_item_id: str
+    def __init__(self, item_id: _Optional[str] = ..., attributes: _Optional[_Mapping[str, _attribute_pb2.AttributeValue]] = ..., removed_attributes: _Optional[_Iterable[str]] = ..., attributes_replaced: _Optional[bool] = ..., copied_from_item_id: _Optional[str] = ...) -> None: ...
+
+class ItemSelection(_message.Message):
+    __slots__ = ("id_prefix", "id_glob", "filter", "filter_text")
+    ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    ID_GLOB_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    FILTER_TEXT_FIELD_NUMBER: _ClassVar[int]
+    id_prefix: str
+    id_glob: str
+    filter: _attribute_pb2.Filter
+    filter_text: str
+    def __init__(self, id_prefix: _Optional[str] = ..., id_glob: _Optional[str] = ..., filter: _Optional[_Union[_attribute_pb2.Filter, _Mapping]] = ..., filter_text: _Optional[str] = ...) -> None: ...
+
 class ReadNotesRequest(_message.Message):
     __slots__ = ("prefix",)
     PREFIX_FIELD_NUMBER: _ClassVar[int]
@@ -343,14 +405,16 @@ class GetItemsRequest(_message.Message):
     def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., encodings_included: _Optional[bool] = ..., max_bytes: _Optional[int] = ..., content_excluded: _Optional[bool] = ...) -> None: ...
 
 class ListItemIdsRequest(_message.Message):
-    __slots__ = ("index_id", "after", "max_count")
+    __slots__ = ("index_id", "after", "max_count", "selection")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     MAX_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     after: str
     max_count: int
-    def __init__(self, index_id: _Optional[str] = ..., after: _Optional[str] = ..., max_count: _Optional[int] = ...) -> None: ...
+    selection: ItemSelection
+    def __init__(self, index_id: _Optional[str] = ..., after: _Optional[str] = ..., max_count: _Optional[int] = ..., selection: _Optional[_Union[ItemSelection, _Mapping]] = ...) -> None: ...
 
 class ListItemIdsResponse(_message.Message):
     __slots__ = ("item_ids",)

@@ -50,6 +50,11 @@ class IndexServiceStub:
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsResponse.FromString,
                 _registered_method=True)
+        self.PatchItems = channel.unary_unary(
+                '/tandem.v1.IndexService/PatchItems',
+                request_serializer=tandem_dot_v1_dot_index__service__pb2.PatchItemsRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_index__service__pb2.PatchItemsResponse.FromString,
+                _registered_method=True)
         self.ReadNotes = channel.unary_unary(
                 '/tandem.v1.IndexService/ReadNotes',
                 request_serializer=tandem_dot_v1_dot_index__service__pb2.ReadNotesRequest.SerializeToString,
@@ -118,6 +123,15 @@ class IndexServiceServicer:
 
     def DeleteItems(self, request, context):
         """Deletes items by id, all or none. Unknown ids are not an error.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PatchItems(self, request, context):
+        """Changes attributes of stored items, all in one commit, and leaves contents
+        and encodings as they are. An item that cannot be changed keeps no other
+        from it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -206,6 +220,11 @@ def add_IndexServiceServicer_to_server(servicer, server):
                     servicer.DeleteItems,
                     request_deserializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_index__service__pb2.DeleteItemsResponse.SerializeToString,
+            ),
+            'PatchItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.PatchItems,
+                    request_deserializer=tandem_dot_v1_dot_index__service__pb2.PatchItemsRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_index__service__pb2.PatchItemsResponse.SerializeToString,
             ),
             'ReadNotes': grpc.unary_unary_rpc_method_handler(
                     servicer.ReadNotes,

@@ -502,23 +502,75 @@ class IngestResult(_message.Message):
     text_use: _content_pb2.TextUse
     def __init__(self, item_id: _Optional[str] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ..., text_use: _Optional[_Union[_content_pb2.TextUse, _Mapping]] = ...) -> None: ...
 
+class ChangeItemsRequest(_message.Message):
+    __slots__ = ("index_id", "patches", "selection", "request_id", "dry_run", "page_token", "consistency_token")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATCHES_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    index_id: str
+    patches: _containers.RepeatedCompositeFieldContainer[_index_service_pb2.ItemPatch]
+    selection: _index_service_pb2.ItemSelection
+    request_id: str
+    dry_run: bool
+    page_token: str
+    consistency_token: str
+    def __init__(self, index_id: _Optional[str] = ..., patches: _Optional[_Iterable[_Union[_index_service_pb2.ItemPatch, _Mapping]]] = ..., selection: _Optional[_Union[_index_service_pb2.ItemSelection, _Mapping]] = ..., request_id: _Optional[str] = ..., dry_run: _Optional[bool] = ..., page_token: _Optional[str] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+
+class ChangeItemsResponse(_message.Message):
+    __slots__ = ("changed_count", "consistency_token", "failures", "item_ids", "next_page_token")
+    CHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    changed_count: int
+    consistency_token: str
+    failures: _containers.RepeatedCompositeFieldContainer[ItemFailure]
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    next_page_token: str
+    def __init__(self, changed_count: _Optional[int] = ..., consistency_token: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[ItemFailure, _Mapping]]] = ..., item_ids: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ItemFailure(_message.Message):
+    __slots__ = ("item_id", "error")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    error: _error_reason_pb2.ItemError
+    def __init__(self, item_id: _Optional[str] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ...) -> None: ...
+
 class RemoveItemsRequest(_message.Message):
-    __slots__ = ("index_id", "item_ids", "request_id")
+    __slots__ = ("index_id", "item_ids", "request_id", "selection", "dry_run", "page_token", "consistency_token")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     request_id: str
-    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    selection: _index_service_pb2.ItemSelection
+    dry_run: bool
+    page_token: str
+    consistency_token: str
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., selection: _Optional[_Union[_index_service_pb2.ItemSelection, _Mapping]] = ..., dry_run: _Optional[bool] = ..., page_token: _Optional[str] = ..., consistency_token: _Optional[str] = ...) -> None: ...
 
 class RemoveItemsResponse(_message.Message):
-    __slots__ = ("removed_count", "consistency_token")
+    __slots__ = ("removed_count", "consistency_token", "item_ids", "next_page_token")
     REMOVED_COUNT_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     removed_count: int
     consistency_token: str
-    def __init__(self, removed_count: _Optional[int] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    next_page_token: str
+    def __init__(self, removed_count: _Optional[int] = ..., consistency_token: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class RemoveIndexRequest(_message.Message):
     __slots__ = ("index_id",)

@@ -55,6 +55,11 @@ class SearchServiceStub:
                 request_serializer=tandem_dot_v1_dot_search__service__pb2.IngestItemsRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_search__service__pb2.IngestItemsResponse.FromString,
                 _registered_method=True)
+        self.ChangeItems = channel.unary_unary(
+                '/tandem.v1.SearchService/ChangeItems',
+                request_serializer=tandem_dot_v1_dot_search__service__pb2.ChangeItemsRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_search__service__pb2.ChangeItemsResponse.FromString,
+                _registered_method=True)
         self.RemoveItems = channel.unary_unary(
                 '/tandem.v1.SearchService/RemoveItems',
                 request_serializer=tandem_dot_v1_dot_search__service__pb2.RemoveItemsRequest.SerializeToString,
@@ -122,8 +127,17 @@ class SearchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeItems(self, request, context):
+        """Changes attributes of stored items, or copies items to other ids. Encodes
+        nothing. One call changes a part of a large selection; it continues with
+        next_page_token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RemoveItems(self, request, context):
-        """Deletes items by id from the shards that own them.
+        """Deletes items by id, or those of a selection, from the shards that own them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -183,6 +197,11 @@ def add_SearchServiceServicer_to_server(servicer, server):
                     servicer.IngestItems,
                     request_deserializer=tandem_dot_v1_dot_search__service__pb2.IngestItemsRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_search__service__pb2.IngestItemsResponse.SerializeToString,
+            ),
+            'ChangeItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeItems,
+                    request_deserializer=tandem_dot_v1_dot_search__service__pb2.ChangeItemsRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_search__service__pb2.ChangeItemsResponse.SerializeToString,
             ),
             'RemoveItems': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveItems,

@@ -5,11 +5,12 @@ from typing import Any
 
 from tandem.contract.content import Encoding
 from tandem.contract.filtering.attribute_wire import ATTRIBUTES_WIRE
-from tandem.contract.record_wire import Field, RecordWire
+from tandem.contract.record_wire import Field, RecordWire, repeated
 from tandem.contract.search.answer_wire import CONTENT_WIRE
+from tandem.contract.search.item_changes_wire import PATCH_WIRE
 from tandem.errors import InternalFault
 from tandem.stages.changes import ChangePage, ItemChange
-from tandem.stages.item_write import Committed, Delete, Upsert
+from tandem.stages.item_write import Committed, Delete, Patch, Upsert
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemRecord, ItemsQuery
 from tandem.stages.notes import Note, PutNote, SetWriter
 from tandem.v1 import index_admin_service_pb2 as admin_pb
@@ -17,6 +18,7 @@ from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import EMBEDDING_WIRE, TOKENS_WIRE, embeddings_from_proto
 
 DELETE_WIRE = RecordWire(Delete, pb.DeleteItemsRequest)
+PATCH_ITEMS_WIRE = RecordWire(Patch, pb.PatchItemsRequest, patches=repeated(PATCH_WIRE))
 DELETED_INDEX_WIRE = RecordWire(Deleted, pb.DeleteIndexResponse, count="deleted_count")
 ITEMS_QUERY_WIRE = RecordWire(
     ItemsQuery, pb.GetItemsRequest, content_included=Field(not_, not_, "content_excluded")
@@ -70,7 +72,11 @@ def upsert_from_proto(request: pb.UpsertItemsRequest) -> Upsert:
 
 def committed_from_proto(response: Any) -> Committed:  # noqa: ANN401 (of any write)
     """Returns the outcome of a write."""
-    return Committed(response.sequence, getattr(response, "deleted_count", 0))
+    return Committed(
+        response.sequence,
+        getattr(response, "deleted_count", 0),
+        failures=dict(getattr(response, "failures", {})),
+    )
 
 
 def changes_from_proto(response: admin_pb.ReadChangesResponse) -> ChangePage:

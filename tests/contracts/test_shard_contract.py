@@ -14,10 +14,12 @@ from tandem.chassis.telemetry.metrics import REGISTRY
 from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attribute_wire import checked_filter, filter_to_proto
+from tandem.contract.filtering.attributes import Attributes
 from tandem.contract.filtering.filters import Exists, OneOf
 from tandem.contract.index_description import IndexSummary
+from tandem.contract.search.item_changes import ItemPatch, ItemSelection
 from tandem.contract.search_path import KeywordState
-from tandem.stages.item_write import Delete, Upsert
+from tandem.stages.item_write import Delete, Patch, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery
 from tandem.stages.retrieval import ShardQuery
@@ -69,6 +71,7 @@ READS: dict[str, Call] = {
     "encodings": lambda shard, index_id: shard.get(
         ItemsQuery(index_id, ["a"], encodings_included=True), soon()
     ),
+    "patch": lambda shard, index_id: shard.write(Patch(index_id, [ItemPatch("a")]), soon()),
     "delete": lambda shard, index_id: shard.write(Delete(index_id, ["a"]), soon()),
     "delete_index": lambda shard, index_id: shard.delete_index(index_id, soon()),
     "list_item_ids": lambda shard, index_id: shard.list_item_ids(index_id, "", 1, soon()),
@@ -379,6 +382,72 @@ async def test_neighbours_are_those_of_each_node(shard: Shard) -> None:
         @ np.stack([unit_vector(seed) for seed in range(3)]).T
     )
     assert own.similarities[:, 0] == pytest.approx(products.max(axis=1), abs=1e-6)
+
+
+async def test_a_patch_changes_attributes_alone_and_in_order(shard: Shard) -> None:
+    """A missing item, and one that would have too many, keep the others from nothing."""
+    old: Attributes = {"style": "noto", "count": 2, "real": 2.0, "tags": ("a", "b")}
+    many = {f"a{n}": n for n in range(64)}
+    for item in (text_item("a", 1), image_item("b", 3)):
+        await store(shard, replace(item, attributes=old))
+    await store(shard, replace(text_item("full", 2), attributes=many))
+
+    patches = [
+        ItemPatch("a", {"count": 3}, ["style", "never"]),
+        ItemPatch("b", {"price": 1.5}, attributes_replaced=True),
+        ItemPatch("gone", {"price": 1.5}),
+        ItemPatch("full", {"price": 1.5}),
+        ItemPatch("a", {"count": 4}),
+    ]
+    committed = await shard.write(Patch(INDEX, patches, "r"), soon())
+
+    assert {i: "64" in why for i, why in committed.failures.items()} == {
+        "gone": False,
+        "full": True,
+    }
+    assert committed.failures["gone"] == ""
+    fetched = await shard.get(ItemsQuery(INDEX, ["a", "b"], encodings_included=True), soon())
+    a, b = fetched.items["a"], fetched.items["b"]
+    assert (
+        repr(sorted(a.attributes.items())) == "[('count', 4), ('real', 2.0), ('tags', ('a', 'b'))]"
+    )
+    assert (b.attributes, b.content) == ({"price": 1.5}, image_item("b", 3).content)
+    assert a.encoding is not None
+    assert np.array_equal(a.encoding.embedding, unit_vector(1))
+    for count, ids in ((4, ["a"]), (2, [])):
+        where = OneOf("count", (count,))
+        asked = checked_filter(filter_to_proto(where))
+        assert await found(shard, query(filter=asked)) == [ids], where
+    again = await shard.write(Patch(INDEX, patches, "r"), soon())
+    assert (again.sequence, again.failures) == (committed.sequence, committed.failures)
+    with pytest.raises(errors.RequestIdReused):
+        await shard.write(Patch(INDEX, patches[:1], "r"), soon())
+
+
+async def test_a_selection_lists_the_ids_that_fit_all_of_it(shard: Shard) -> None:
+    """Page by page; brackets, percent signs and underscores stand for themselves."""
+    ids = ["100%x", "1005x", "2024/01/a_b.jpg", "2024/01/a_c.jpg", "2024/02/[1].jpg", "écru"]
+    for number, item_id in enumerate(ids):
+        item = text_item(item_id, number)
+        await store(shard, replace(item, attributes={"n": 1} if number == 3 else {}))
+    of_3 = checked_filter(filter_to_proto(Exists("n")))
+
+    for selection, expected in (
+        (ItemSelection("2024/"), ids[2:5]),
+        (ItemSelection(id_glob="2024/*/a_?.jpg"), ids[2:4]),
+        (ItemSelection(id_glob="*[1]*"), ids[4:5]),
+        (ItemSelection(id_glob="100%?"), ids[:1]),
+        (ItemSelection("2024/01", "2024/02*"), []),
+        (ItemSelection("2024/", filter=of_3), ids[3:4]),
+        (ItemSelection("1", filter=of_3), []),
+        (ItemSelection(id_glob="*"), sorted(ids)),
+    ):
+        listed: list[str] = []
+        while page := await shard.list_item_ids(
+            INDEX, max(listed, default=""), 2, soon(), selection
+        ):
+            listed += page
+        assert listed == expected, selection
 
 
 async def test_an_unknown_index_is_not_found(shard: Shard) -> None:

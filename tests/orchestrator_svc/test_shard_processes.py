@@ -16,11 +16,13 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.answer_names import DegradationKind
 from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.item_changes import ItemsRemoval
 from tandem.contract.search.query import Depth, RankingRule, SearchQuery, StoredItem, WeightedPart
 from tandem.remote.reranker import RemoteReranker
 from tandem.remote.shard import RemoteShard
 from tandem.search.assembly import Stages
 from tandem.search.calls.guarded import GuardedReranker, GuardedShard
+from tandem.search.contents.stored_items import StoredItems
 from tandem.search.indexes.calibrations import Calibrations
 from tandem.search.search import Searcher, SearchServices
 from tandem.search.settings import SEARCH_DEFAULTS, SearchSettings
@@ -28,6 +30,8 @@ from tandem.search.shard_map import ShardMap
 from tandem.search.writes.consistency_token import make_token, read_tokens
 from tandem.search.writes.ingest import Ingested, Ingester
 from tandem.search.writes.removal import Remover
+from tandem.search.writes.selected import SelectedItems
+from tandem.search.writes.shard_writes import ShardWrites
 from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.index_svc.shard_process import ShardProcess
 from tests.support.orchestrator_svc.downstream import ingest, router_over, stack
@@ -123,7 +127,10 @@ async def shards(
                 shard_map,
                 router.sets[0].searcher,
                 Ingester(router, shards, shard_map, 10.0, encode_batch_count=2),
-                Remover(router, shards, shard_map),
+                Remover(
+                    ShardWrites(router, shards, shard_map),
+                    SelectedItems(router, StoredItems(shards, shard_map), shard_map),
+                ),
             )
     finally:
         for process in processes:
@@ -253,7 +260,10 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         assert len(ids(await running.search(tokens=[token]))) == 20
 
         removal = await running.remover.remove(
-            "scenes", [f"item-{n}" for n in range(20)], "other", Deadline.after(60)
+            ItemsRemoval(
+                index_id="scenes", item_ids=[f"item-{n}" for n in range(20)], request_id="other"
+            ),
+            Deadline.after(60),
         )
         assert removal.removed_count == 20
         again = await running.ingest({f"item-{n}": "0" for n in range(20)}, "same")
@@ -262,7 +272,10 @@ async def test_a_write_is_read_by_its_token_and_stored_once_by_its_request_id(
         tokens = [token, removal.consistency_token]
         assert ids(await running.search(tokens=tokens)) == []
         with pytest.raises(errors.RequestIdReused):
-            await running.remover.remove("scenes", ["item-0"], "same", Deadline.after(60))
+            await running.remover.remove(
+                ItemsRemoval(index_id="scenes", item_ids=["item-0"], request_id="same"),
+                Deadline.after(60),
+            )
 
         sequences = read_tokens([removal.consistency_token], running.shard_map)
         ahead = make_token({0: sequences[0] + 1}, running.shard_map)

@@ -13,6 +13,7 @@ from tandem.contract.content import ImageContent, Modality, TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import SearchResult
 from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.item_changes import ItemsRemoval
 from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
 from tandem.search.writes.consistency_token import make_token
 from tests.support.chassis.longer_times import holds_with_longer_times
@@ -438,7 +439,8 @@ async def test_every_shard_gets_the_shard_maps_version() -> None:
         await fill(behind)
         await search(behind)
         await behind.remover.remove(
-            "scenes", [f"image-{n}" for n in range(9)], "", Deadline.after(5)
+            ItemsRemoval(index_id="scenes", item_ids=[f"image-{n}" for n in range(9)]),
+            Deadline.after(5),
         )
 
         for shard in behind.shards:

@@ -32,9 +32,9 @@ def open_detector_files(path: Path, left_out: LeftOut) -> RegionReader:
 
 
 def with_pictures(records: Iterable[Record]) -> Iterator[SentRecord]:
-    """Yields each record with its picture's bytes, or the text that it is."""
+    """Yields each record with its picture's bytes."""
     for record in records:
-        yield record, record.image.read() if record.text is None else record.text
+        yield record, record.image.read()
 
 
 def with_regions(

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import grpc
@@ -33,6 +33,20 @@ from tandem.contract.search.documents import (
 )
 from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE, IndexDescription, IndexPage
 from tandem.contract.search.ingest_wire import batch_to_proto, outcomes_from_proto
+from tandem.contract.search.item_changes import (
+    Changes,
+    ItemListing,
+    ItemsChange,
+    ItemsRemoval,
+    KeptItem,
+)
+from tandem.contract.search.item_changes_wire import (
+    CHANGE_WIRE,
+    CHANGES_WIRE,
+    KEPT_WIRE,
+    LISTING_WIRE,
+    REMOVAL_QUERY_WIRE,
+)
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.query_wire import searched_to_proto
 from tandem.contract.search.score_calibration import SCORE_CALIBRATION_WIRE, ScoreCalibration
@@ -196,15 +210,33 @@ class AsyncRemote:
             # If the caller stops early, gRPC must not continue to read the batches.
             call.cancel()
 
-    async def remove(self, index_id: str, item_ids: Iterable[str], request_id: str) -> Removal:
+    async def fetch(self, index_id: str, item_ids: Sequence[str]) -> Sequence[KeptItem]:
+        """Returns the items that exist."""
+        request = content_service_pb2.FetchItemsRequest(index_id=index_id, item_ids=item_ids)
+        response = await self._call(self._connection.current().content.FetchItems, request)
+        return list(map(KEPT_WIRE.from_proto, response.items))
+
+    async def list_items(self, asked: ItemListing) -> tuple[Sequence[KeptItem], str]:
+        """Returns a page of items, and the token of the next, if there may be more."""
+        request = LISTING_WIRE.to_proto(asked)
+        response = await self._call(self._connection.current().content.ListItems, request)
+        items = map(KEPT_WIRE.from_proto, response.items)
+        return list(items) or list(map(KeptItem, response.item_ids)), response.next_page_token
+
+    async def change(self, asked: ItemsChange) -> Changes:
+        """Changes items; under a request id a second attempt gets the first one's answer."""
+        method = self._connection.current().search.ChangeItems
+        # What a selection changed is as it should be after a second attempt too.
+        return CHANGES_WIRE.from_proto(await self._call(method, CHANGE_WIRE.to_proto(asked)))
+
+    async def remove(self, asked: ItemsRemoval) -> Removal:
         """Deletes items; under a request id a second attempt gets the first one's answer."""
-        request = search_service_pb2.RemoveItemsRequest(
-            index_id=index_id, item_ids=item_ids, request_id=request_id
-        )
         response = await self._call(
-            self._connection.current().search.RemoveItems, request, is_repeatable=bool(request_id)
+            self._connection.current().search.RemoveItems,
+            REMOVAL_QUERY_WIRE.to_proto(asked),
+            is_repeatable=bool(asked.request_id or asked.dry_run),
         )
-        return REMOVAL_WIRE.from_proto(response)
+        return REMOVAL_WIRE.from_proto(response, is_complete=not response.next_page_token)
 
     async def remove_index(self, index_id: str) -> Removal:
         """Deletes an index, or a part of a large one."""

@@ -1,6 +1,6 @@
 """Defines what carries the calls of `AsyncClient`: a connection, or an engine in this process."""
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from tandem.client.calls.retries import Retries
@@ -9,6 +9,13 @@ from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
+from tandem.contract.search.item_changes import (
+    Changes,
+    ItemListing,
+    ItemsChange,
+    ItemsRemoval,
+    KeptItem,
+)
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.errors import TandemError
@@ -61,7 +68,19 @@ class AsyncTransport(Protocol):
         """Yields each batch's outcomes, in order."""
         ...
 
-    async def remove(self, index_id: str, item_ids: Iterable[str], request_id: str) -> Removal:
+    async def fetch(self, index_id: str, item_ids: Sequence[str]) -> Sequence[KeptItem]:
+        """Returns the items that exist."""
+        ...
+
+    async def list_items(self, asked: ItemListing) -> tuple[Sequence[KeptItem], str]:
+        """Returns a page of items, and the token of the next, if there may be more."""
+        ...
+
+    async def change(self, asked: ItemsChange) -> Changes:
+        """Changes items."""
+        ...
+
+    async def remove(self, asked: ItemsRemoval) -> Removal:
         """Deletes items."""
         ...
 

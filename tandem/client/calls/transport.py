@@ -3,7 +3,7 @@
 Generated from transport.py by `make sync-client`: DO NOT EDIT.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol
 
 from tandem.client.calls.retries import Retries
@@ -12,6 +12,13 @@ from tandem.contract.model_description import ModelDescription
 from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
 from tandem.contract.search.indexes import IndexDescription, IndexPage
+from tandem.contract.search.item_changes import (
+    Changes,
+    ItemListing,
+    ItemsChange,
+    ItemsRemoval,
+    KeptItem,
+)
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.score_calibration import ScoreCalibration
 from tandem.errors import TandemError
@@ -60,7 +67,19 @@ class Transport(Protocol):
         """Yields each batch's outcomes, in order."""
         ...
 
-    def remove(self, index_id: str, item_ids: Iterable[str], request_id: str) -> Removal:
+    def fetch(self, index_id: str, item_ids: Sequence[str]) -> Sequence[KeptItem]:
+        """Returns the items that exist."""
+        ...
+
+    def list_items(self, asked: ItemListing) -> tuple[Sequence[KeptItem], str]:
+        """Returns a page of items, and the token of the next, if there may be more."""
+        ...
+
+    def change(self, asked: ItemsChange) -> Changes:
+        """Changes items."""
+        ...
+
+    def remove(self, asked: ItemsRemoval) -> Removal:
         """Deletes items."""
         ...
 

@@ -44,6 +44,14 @@ from tandem.contract.search.answer_names import (
     RerankStopReason,
 )
 from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.item_changes import (
+    Changes,
+    ItemFailure,
+    ItemPatch,
+    ItemsChange,
+    ItemSelection,
+    ItemsRemoval,
+)
 from tandem.contract.search.query import (
     GivenEncoding,
     HybridRule,
@@ -108,12 +116,50 @@ class FakeIndex:
         pairs = zip(items, errors, strict=True)
         return [IngestOutcome(item.item_id, error, token) for item, error in pairs]
 
-    def remove(self, index_id: str, item_ids: Sequence[str]) -> Removal:
+    def selected(self, index_id: str, selection: ItemSelection | None) -> list[str]:
+        """Returns the ids of the selection, or all, in byte order; raises IndexNotFound."""
+        where = selection.filter if selection else None
+        return [
+            item_id
+            for item_id, each in sorted(self.items(index_id).items(), key=lambda e: e[0].encode())
+            if (selection is None or selection.has_id(item_id))
+            and (where is None or holds(where.tree, each.item.attributes))
+        ]
+
+    def change(self, asked: ItemsChange) -> Changes:
+        """Changes the items that exist."""
+        with self._lock:
+            patches = list(asked.patches)
+            ids = self.selected(asked.index_id, asked.selection)
+            if asked.selection and isinstance(patch := patches[0], ItemPatch):
+                patches = [replace(patch, item_id=item_id) for item_id in ids]
+            outcomes = [None if asked.dry_run else self._changed(asked, each) for each in patches]
+            failures = [each for each in outcomes if each is not None]
+            shown = ids[:20] if asked.selection else ()
+            return Changes(len(patches) - len(failures), self._new_token(), failures, shown)
+
+    def _changed(self, asked: ItemsChange, patch: ItemPatch | ItemFailure) -> ItemFailure | None:
+        if isinstance(patch, ItemFailure):
+            return patch
+        items, source_id = self._indexes[asked.index_id], patch.copied_from_item_id or patch.item_id
+        if source_id not in items:
+            return ItemFailure(patch.item_id, ItemNotFound(item_id=source_id))
+        old, content, _ = items[source_id]
+        kept = replace(old, item_id=patch.item_id, attributes=patch.patched(old.attributes))
+        items[patch.item_id] = StoredWords(kept, content, item_words(kept, content))
+        return None
+
+    def remove(self, asked: ItemsRemoval) -> Removal:
         """Removes the items that exist."""
         with self._lock:
-            items = self._indexes.get(check_index_id(index_id), {})
-            count = sum(items.pop(item_id, None) is not None for item_id in item_ids)
-            return Removal(count, self._new_token())
+            items = self._indexes.get(check_index_id(asked.index_id), {})
+            if asked.selection is None:
+                count = sum(items.pop(item_id, None) is not None for item_id in asked.item_ids)
+                return Removal(count, self._new_token())
+            ids = self.selected(asked.index_id, asked.selection)
+            for item_id in () if asked.dry_run else ids:
+                del items[item_id]
+            return Removal(len(ids), self._new_token(), item_ids=ids[:20])
 
     def remove_index(self, index_id: str) -> Removal:
         """Removes an index; raises IndexNotFound."""

@@ -57,6 +57,14 @@ from tandem.contract.search.documents import (
 )
 from tandem.contract.search.indexes import DESCRIPTION_WIRE, PAGE_WIRE, IndexDescription, IndexPage
 from tandem.contract.search.ingest_wire import batch_from_proto, outcomes_to_proto
+from tandem.contract.search.item_changes import KeptItem
+from tandem.contract.search.item_changes_wire import (
+    CHANGE_WIRE,
+    CHANGES_WIRE,
+    KEPT_WIRE,
+    LISTING_WIRE,
+    REMOVAL_QUERY_WIRE,
+)
 from tandem.contract.search.query import StoredItem
 from tandem.contract.search.query_wire import (
     TRUNCATION_POLICY_WIRE,
@@ -197,8 +205,12 @@ class _FakeServicer(
             yield outcomes_to_proto(self.answered(context, store))
 
     @_answering
+    def ChangeItems(self, request: pb.ChangeItemsRequest) -> pb.ChangeItemsResponse:
+        return CHANGES_WIRE.to_proto(self._index.change(CHANGE_WIRE.from_proto(request)))
+
+    @_answering
     def RemoveItems(self, request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
-        return REMOVAL_WIRE.to_proto(self._index.remove(request.index_id, request.item_ids))
+        return REMOVAL_WIRE.to_proto(self._index.remove(REMOVAL_QUERY_WIRE.from_proto(request)))
 
     @_answering
     def RemoveIndex(self, request: pb.RemoveIndexRequest) -> pb.RemoveIndexResponse:
@@ -241,8 +253,15 @@ class _FakeServicer(
     ) -> content_service_pb2.ListItemsResponse:
         if request.page_token:
             check_item_id(request.page_token)
-        ids, last = _page(sorted(self._index.items(request.index_id), key=str.encode), request)
-        return content_service_pb2.ListItemsResponse(item_ids=ids, next_page_token=last)
+        asked = LISTING_WIRE.from_proto(request)
+        ids, last = _page(self._index.selected(asked.index_id, asked.selection), request)
+        stored = self._index.items(asked.index_id)
+        items = (KeptItem(each, None, stored[each].item.attributes) for each in ids)
+        return content_service_pb2.ListItemsResponse(
+            item_ids=ids,
+            next_page_token=last,
+            items=map(KEPT_WIRE.to_proto, items) if asked.attributes_included else (),
+        )
 
     @_answering
     def EmbedContents(

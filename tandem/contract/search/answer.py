@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tandem.contract.content import Content, Modality, TextUse
@@ -243,8 +243,12 @@ class Removal:
     """The outcome of a removal."""
 
     removed_count: int
-    """The number of ids that existed."""
+    """The number of ids that existed; with `dry_run`, of those that are selected."""
     consistency_token: str
     """Pass it to a search that must not see them."""
     is_complete: bool = True
-    """Whether the index is gone; otherwise repeat the call."""
+    """Whether all is gone that should be; otherwise repeat the call."""
+    item_ids: Sequence[str] = ()
+    """The first that were selected; empty for a removal by id."""
+    next_page_token: str = ""
+    """Not empty if a part of the selection is left."""

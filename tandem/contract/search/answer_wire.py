@@ -243,5 +243,9 @@ def _batch_result(result: pb.BatchSearchResult) -> SearchResult | TandemError:
     return result_from_proto(result.response)
 
 
-REMOVAL_WIRE = RecordWire(Removal, pb.RemoveItemsResponse, own=["is_complete"])
-INDEX_REMOVAL_WIRE = RecordWire(Removal, pb.RemoveIndexResponse)
+REMOVAL_WIRE = RecordWire(
+    Removal, pb.RemoveItemsResponse, own=["is_complete"], item_ids=Field(list, tuple)
+)
+INDEX_REMOVAL_WIRE = RecordWire(
+    Removal, pb.RemoveIndexResponse, own=["item_ids", "next_page_token"]
+)

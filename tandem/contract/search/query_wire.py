@@ -12,11 +12,10 @@ from google.protobuf.message import Message
 
 from tandem.contract.content import Content, Modality, TruncationPolicy
 from tandem.contract.field_wire import MODALITY_WIRE
-from tandem.contract.filtering.attribute_wire import CheckedFilter, checked_filter, filter_to_proto
-from tandem.contract.filtering.filter_expression import parse_filter
 from tandem.contract.fusion import FusionMethod, HybridFusion
 from tandem.contract.record_wire import Field, RecordWire, by_name
 from tandem.contract.search.answer_wire import content_from_proto, content_to_proto
+from tandem.contract.search.item_changes_wire import filter_from_proto
 from tandem.contract.search.query import (
     FLAGS,
     Depth,
@@ -30,7 +29,6 @@ from tandem.contract.search.query import (
 from tandem.errors import (
     CursorInvalid,
     EmbeddingInvalid,
-    FilterInvalid,
     QueryInvalid,
     RankingInvalid,
 )
@@ -57,7 +55,7 @@ def query_from_proto(request: pb.SearchItemsRequest) -> SearchQuery:
     return SearchQuery.of(
         parts,
         index_id=request.index_id,
-        where=_filter(request),
+        where=filter_from_proto(request),
         options=options
         | {
             "consistency_tokens": request.consistency_tokens,
@@ -176,14 +174,6 @@ def _hybrid(message: pb.HybridSearch) -> dict[str, Any]:
             )
         options["hybrid_fusion"] = fusion
     return options
-
-
-def _filter(request: pb.SearchItemsRequest) -> CheckedFilter | None:
-    if request.filter_text:
-        if request.HasField("filter"):
-            raise FilterInvalid(why="set filter or filter_text, not both")
-        return checked_filter(filter_to_proto(parse_filter(request.filter_text)))
-    return checked_filter(request.filter) if request.HasField("filter") else None
 
 
 def _parts(request: pb.SearchItemsRequest) -> Sequence[WeightedPart]:

@@ -157,7 +157,7 @@ class RecordView:
 
         A content that is apart is read by `read_content`, where it is needed.
         """
-        self.item_id, self._key = item_id, key
+        self.item_id, self._key, self._value = item_id, key, value
         try:
             payload = unseal(key, value)
             magic, version = _PREFIX.unpack_from(payload)
@@ -236,6 +236,17 @@ class RecordView:
         if self._kind is TextContent:
             return TextContent(content.decode())
         return ImageContent(content)
+
+    def with_attributes(self, attributes: Attributes, sequence: int) -> bytes:
+        """Returns the value of the record with other attributes, and all else as it is."""
+        head = bytes(self._value[CHECKSUM_BYTES : CHECKSUM_BYTES + _HEADER.size])
+        magic, version, kind, rank, _, rows, width, _, *lengths = _HEADER.unpack(head)
+        packed = attributes_json(attributes) if attributes else b""
+        header = _HEADER.pack(
+            magic, version, kind, rank, sequence, rows, width, len(packed), *lengths
+        )
+        rest = self._value[-sum(lengths) :]
+        return seal(self._key, b"".join((header, packed, rest)))
 
     def item(self, content: bytes | None = None) -> ItemRecord:
         """Returns the whole item; `content` as in `content()`."""

@@ -31,7 +31,9 @@ import numpy.typing as npt
 
 from tandem.contract.content import Modality, content_bytes
 from tandem.contract.filtering.attributes import Attributes
+from tandem.contract.search.item_changes import patched
 from tandem.errors import (
+    AttributeInvalid,
     IndexNotFound,
     ItemCorrupt,
     ServiceUnavailable,
@@ -54,14 +56,19 @@ from tandem.local.item_store.files import (
     StoreFiles,
 )
 from tandem.local.item_store.item_contents import ItemContents, StoredRecord, content_prefix
-from tandem.local.item_store.item_record import item_key, pack_item
+from tandem.local.item_store.item_record import (
+    RecordView,
+    attributes_json,
+    item_key,
+    pack_item,
+)
 from tandem.local.item_store.refused import StoreRefused
 from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT, RequestLog
 from tandem.local.item_store.verdict import CheckDepth, verify_in_child
 from tandem.local.item_store.write_fence import WriteFence
 from tandem.stages.candidate_store import StoredContent, StoredTokens
 from tandem.stages.index_info import IndexInfo
-from tandem.stages.item_write import Committed, Delete, Drop, Fence, ItemWrite, Upsert
+from tandem.stages.item_write import Committed, Delete, Drop, Fence, ItemWrite, Patch, Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.notes import WRITER_PREFIX, Note, PutNote, SetWriter, WriterRule
 
@@ -163,10 +170,13 @@ class ItemStore:
         with self.env.read() as txn:
             return self._index_info(txn, index_id)
 
-    def item_ids(self, index_id: str, count: int, after: str = "") -> list[str]:
-        """Returns the ids of the index's first items after that one, in byte order."""
+    def item_ids(self, index_id: str, count: int, after: str = "", prefix: str = "") -> list[str]:
+        """Returns the ids of the index's first items after that one, in byte order.
+
+        Of those that begin with the prefix.
+        """
         with self.env.read() as txn:
-            return self._item_ids(txn, index_id, count, after)
+            return self._item_ids(txn, index_id, count, after, prefix)
 
     def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[ItemRecord | None]:
         """Returns the items in the order of the ids, None where an item is missing.
@@ -294,7 +304,7 @@ class ItemStore:
             self._move_contents(writes)
             with self.env.write() as txn:
                 outcomes = [self._apply_one(txn, write) for write in writes]
-                if any(isinstance(write, Upsert) for write in writes):
+                if any(isinstance(write, Upsert | Patch) for write in writes):
                     self._check_reserve(txn)
                 return outcomes
         except lmdb.Error as error:
@@ -358,6 +368,8 @@ class ItemStore:
         match write:
             case Upsert():
                 committed = self._upsert(txn, write)
+            case Patch():
+                committed = self._patch(txn, write)
             case Delete():
                 committed = self._delete(txn, write)
             case Drop():
@@ -400,6 +412,30 @@ class ItemStore:
         self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
         return Committed(sequence)
 
+    def _patch(self, txn: lmdb.Transaction, write: Patch) -> Committed:
+        sequence, failures = self._sequence(txn), {}
+        for item_id, patches in write.by_item.items():
+            key = item_key(write.index_id, item_id)
+            if (value := txn.get(key, db=self._files.items)) is None:
+                failures[item_id] = ""
+                continue
+            try:
+                record = RecordView(item_id, key, value)
+                old = record.attributes()
+                attributes = patched(patches, old)
+            except (AttributeInvalid, ItemCorrupt) as error:
+                failures[item_id] = error.message
+                continue
+            if attributes_json(attributes) == attributes_json(old):
+                continue
+            sequence += 1
+            changed = record.with_attributes(attributes, sequence)
+            txn.delete(key, db=self._files.items)  # as for an upsert
+            txn.put(key, changed, db=self._files.items)
+            self._log(txn, sequence, "upsert", write.index_id, item_id)
+        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+        return Committed(sequence, failures=failures)
+
     def _delete(self, txn: lmdb.Transaction, write: Delete) -> Committed:
         before = sequence = self._sequence(txn)
         for item_id in write.item_ids:
@@ -421,18 +457,19 @@ class ItemStore:
         return Committed(sequence, is_dropped=True)
 
     def _item_ids(
-        self, txn: lmdb.Transaction, index_id: str, count: int, after: str = ""
+        self, txn: lmdb.Transaction, index_id: str, count: int, after: str = "", begin: str = ""
     ) -> list[str]:
-        prefix = item_key(index_id, "")
+        start, prefix = item_key(index_id, ""), item_key(index_id, begin)
+        # The first key that is larger: no id has a NUL.
+        first = max(prefix, item_key(index_id, f"{after}\0") if after else prefix)
         item_ids: list[str] = []
         with txn.cursor(self._files.items) as cursor:
-            # The first key that is larger: no id has a NUL.
-            found = cursor.set_range(item_key(index_id, f"{after}\0") if after else prefix)
+            found = cursor.set_range(first)
             while found and len(item_ids) < count:
                 key = bytes(cursor.key())
                 if not key.startswith(prefix):
                     break
-                item_ids.append(key.removeprefix(prefix).decode())
+                item_ids.append(key.removeprefix(start).decode())
                 found = cursor.next()
         return item_ids
 

@@ -7,7 +7,8 @@ order, to know which to forget.
 import hashlib
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import lmdb
 
@@ -17,7 +18,7 @@ from tandem.errors import ItemCorrupt, RequestIdReused
 from tandem.local.item_store.checksum import ChecksumMismatch, seal, unseal
 from tandem.local.item_store.files import StoreFiles, seal_json
 from tandem.local.item_store.item_record import attributes_json
-from tandem.stages.item_write import Committed, Delete, ItemWrite, Upsert
+from tandem.stages.item_write import Committed, Delete, ItemWrite, Patch, Upsert
 
 KEPT_REQUEST_COUNT = 100_000
 
@@ -50,7 +51,7 @@ class RequestLog:
         if not write.request_id:
             return
         key = write.request_id.encode()
-        answer = [write_digest(write), committed.sequence, committed.deleted_count]
+        answer = kept_answer(write, committed)
         txn.put(key, seal_json(key, answer), db=self._files.requests)
         with txn.cursor(self._files.request_order) as cursor:
             number = int.from_bytes(cursor.key()) + 1 if cursor.last() else 1
@@ -76,11 +77,23 @@ def _unsealed(key: bytes, value: bytes | memoryview) -> bytes:
         raise ItemCorrupt(item_id=f"(request {key!a})", why=str(error)) from error
 
 
-def repeated(write: ItemWrite, digest: str, sequence: int, deleted_count: int) -> Committed:
+def kept_answer(write: ItemWrite, committed: Committed) -> Sequence[object]:
+    """Returns what is kept of an answer, as `repeated` takes it."""
+    failures = [dict(committed.failures)] if committed.failures else []
+    return [write_digest(write), committed.sequence, committed.deleted_count, *failures]
+
+
+def repeated(
+    write: ItemWrite,
+    digest: str,
+    sequence: int,
+    deleted_count: int,
+    failures: Mapping[str, str] = MappingProxyType({}),
+) -> Committed:
     """Returns the answer that is kept for the write; raises RequestIdReused if it is another's."""
     if digest not in (write_digest(write), _digest(write, is_of_generation=True)):
         raise RequestIdReused(request_id=write.request_id)
-    return Committed(sequence, deleted_count, is_repeat=True)
+    return Committed(sequence, deleted_count, is_repeat=True, failures=failures)
 
 
 def write_digest(write: ItemWrite) -> str:
@@ -114,5 +127,11 @@ def _parts(write: ItemWrite, is_of_generation: bool) -> Iterable[bytes]:
                 yield item.content.modality.value.encode()
                 yield content_bytes(item.content)
                 yield attributes_json(item.attributes)
+        case Patch():
+            for patch in write.patches:
+                yield patch.item_id.encode()
+                yield attributes_json(patch.attributes)
+                removed = [*patch.removed_attributes]
+                yield json.dumps([removed, patch.attributes_replaced]).encode()
         case Delete():
             yield from (each.encode() for each in write.item_ids)

@@ -12,6 +12,7 @@ from typing import TypeVar
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
+from tandem.contract.search.item_changes import ItemSelection
 from tandem.local.shard.description import index_parts, index_summaries
 from tandem.local.shard.metrics import STAGE_DURATION
 from tandem.local.shard.shard import StoredShard
@@ -107,14 +108,21 @@ class LocalShard(FollowedShard):
             return await asyncio.to_thread(self._shard.drop, index_id, end_time)
 
     async def list_item_ids(
-        self, index_id: str, after: str, max_count: int, deadline: Deadline
+        self,
+        index_id: str,
+        after: str,
+        max_count: int,
+        deadline: Deadline,
+        selection: ItemSelection | None = None,
     ) -> Sequence[str]:
         """Returns ids after that one."""
         check_ids_page(index_id, after, max_count)
         with STAGE_DURATION.labels("read").time():
             async with deadline.kept("the call of ListItemIds"):
                 return await self._in_thread(
-                    lambda: self._shard.item_ids(index_id, max_count, after)
+                    lambda: self._shard.item_ids(
+                        index_id, max_count, after, selection or ItemSelection()
+                    )
                 )
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:

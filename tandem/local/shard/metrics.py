@@ -110,5 +110,5 @@ for _strategy in (each for each in SearchStrategy if each is not SearchStrategy.
     SEARCHES.labels(_strategy.name.lower())
 for _state in KeywordState:
     KEYWORD_SEARCHES.labels(_state.name.lower())
-for _method in ("UpsertItems", "DeleteItems"):
+for _method in ("UpsertItems", "PatchItems", "DeleteItems"):
     REFUSALS.labels("index", _method, StoreFull.reason)

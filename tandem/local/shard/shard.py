@@ -14,6 +14,7 @@ from pathlib import Path
 from tandem.chassis.process.memory import Trimmer
 from tandem.chassis.telemetry.log import get_logger
 from tandem.contract.content import Modality, TextContent
+from tandem.contract.search.item_changes import ItemSelection
 from tandem.errors import (
     IndexNotFound,
     InternalFault,
@@ -47,7 +48,7 @@ from tandem.local.shard.upkeep.record_check import check_records, take_out, take
 from tandem.local.shard.upkeep.snapshot_schedule import SnapshotSchedule
 from tandem.local.shard.upkeep.tuning_file import TuningFile
 from tandem.stages.changes import ChangePage
-from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Upsert
+from tandem.stages.item_write import Committed, Delete, Drop, ItemWrite, Patch, Upsert
 from tandem.stages.items import MAX_READ_BYTES, Deleted, ItemRecord
 from tandem.stages.neighbours import ShardNeighbourQuery, ShardNeighbours
 from tandem.stages.notes import WRITER_PREFIX, Note, WriterRule
@@ -57,6 +58,7 @@ from tandem.stages.shard_answer import ShardAnswer
 log = get_logger()
 
 _DROP_COUNT = 256
+_BLOCK_COUNT = 1_000
 
 # Raised where the store is closed, or being reopened.
 _STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)
@@ -307,10 +309,23 @@ class StoredShard:
             raise
         return [item for item in items if item is not None], read_count
 
-    def item_ids(self, index_id: str, count: int, after: str) -> list[str]:
-        """Returns the ids after that one, in byte order; raises IndexNotFound."""
-        self.index(index_id)
-        return self._store.item_ids(index_id, count, after)
+    def item_ids(
+        self, index_id: str, count: int, after: str, selection: ItemSelection
+    ) -> Sequence[str]:
+        """Returns the selected ids after that one, in byte order; raises IndexNotFound."""
+        index = self.index(index_id)
+        where = None if selection.filter is None else selection.filter.tree
+        if where is not None and (few := index.selected(None, where)) is not None:
+            return [each for each in few if each > after and selection.has_id(each)][:count]
+        found: list[str] = []
+        while len(found) < count:
+            block = self._store.item_ids(index_id, _BLOCK_COUNT, after, selection.prefix)
+            fitting = list(filter(selection.has_id, block))
+            found += fitting if where is None else index.selected(fitting, where) or ()
+            if len(block) < _BLOCK_COUNT:
+                break
+            after = block[-1]
+        return found[:count]
 
     def fingerprint(self, index_id: str) -> str:
         """Returns the fingerprint of the index's model; raises IndexNotFound."""
@@ -394,7 +409,9 @@ class StoredShard:
         with STAGE_DURATION.labels("apply").time():
             for write, outcome in zip(writes, outcomes, strict=True):
                 if isinstance(outcome, Committed) and not outcome.is_repeat:
-                    if isinstance(write, Upsert | Delete) or (
+                    if isinstance(write, Patch):
+                        self._follow_patch(write, outcome)
+                    elif isinstance(write, Upsert | Delete) or (
                         isinstance(write, Drop) and outcome.is_dropped
                     ):
                         self._follow(write)
@@ -458,6 +475,14 @@ class StoredShard:
                 for item in write.items
             ]
         )
+
+    def _follow_patch(self, write: Patch, committed: Committed) -> None:
+        self.maintenance.note_change(write.index_id)
+        index = self._indexes[write.index_id]
+        done = {i: each for i, each in write.by_item.items() if i not in committed.failures}
+        stored = self._store.read_embeddings(write.index_id, index.patch(done))
+        if reworded := [each for each in stored if isinstance(each, StoredEmbedding)]:
+            index.upsert(reworded)
 
     def _measure(self) -> None:
         for modality in Modality:

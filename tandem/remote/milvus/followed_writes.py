@@ -25,7 +25,7 @@ from tandem.remote.milvus.collections import Collections, IndexCollection
 from tandem.remote.milvus.connection import Consistency
 from tandem.remote.milvus.shard_state import EngineState, SharedState
 from tandem.stages.changes import ChangePage, ItemChange
-from tandem.stages.item_write import Committed, Delete, Fence, Upsert
+from tandem.stages.item_write import Committed, Fence, ItemsWrite
 from tandem.stages.notes import Note, PutNote, SetWriter
 
 _T = TypeVar("_T")
@@ -58,7 +58,7 @@ class FollowedWrites:
         known = max([state.begin, *self._listed[-1:]]) if state.read == until else state.read
         return self._connection.as_written(collection.name, known)
 
-    async def check(self, write: Upsert | Delete | None, deadline: Deadline) -> int:
+    async def check(self, write: ItemsWrite | None, deadline: Deadline) -> int:
         """Returns the revision of the rule that allows the write; None means a drop.
 
         Raises ServiceUnavailable while a fence refuses writes, and WriterRefused.
@@ -86,7 +86,7 @@ class FollowedWrites:
 
     async def note_write(
         self,
-        write: Upsert | Delete,
+        write: ItemsWrite,
         item_ids: Sequence[str],
         sequence: int,
         revision: int,

@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
+from tandem.contract.filtering.filters import holds
 from tandem.contract.index_description import IndexSummary
+from tandem.contract.limits import MAX_PAGE_SIZE
+from tandem.contract.search.item_changes import ItemSelection
 from tandem.contract.search_path import KeywordState
 from tandem.errors import IndexNotFound, SequenceNotReached
 from tandem.local.shard.metrics import STAGE_DURATION
@@ -142,15 +145,34 @@ class MilvusShard(EngineShard):
             return await self._followed.fence(fence, deadline)
 
     async def list_item_ids(
-        self, index_id: str, after: str, max_count: int, deadline: Deadline
+        self,
+        index_id: str,
+        after: str,
+        max_count: int,
+        deadline: Deadline,
+        selection: ItemSelection | None = None,
     ) -> Sequence[str]:
         """Returns ids after that one; Milvus returns rows in the order of their ids."""
         check_ids_page(index_id, after, max_count)
         collection = await self._collections.get(index_id, deadline)
-        where = f"item_id > {literal(after)}"
-        seen = await self._followed.seen(collection)
-        found = await collection.query(where, ["item_id"], deadline, seen, max_count)
-        return sorted((each["item_id"] for each in found), key=str.encode)
+        seen, chosen = await self._followed.seen(collection), selection or ItemSelection()
+        tree = None if chosen.filter is None else chosen.filter.tree
+        fields, ids = ["item_id", *(["attributes"] if tree is not None else [])], list[str]()
+        while len(ids) < max_count:
+            where = f"item_id > {literal(after)}"
+            if after < chosen.prefix:
+                where = f"item_id >= {literal(chosen.prefix)}"
+            found = await collection.query(where, fields, deadline, seen, MAX_PAGE_SIZE)
+            page = {each["item_id"]: each for each in found}
+            ids += [
+                item_id
+                for item_id, row in page.items()
+                if chosen.has_id(item_id) and (tree is None or holds(tree, attributes_of(row)))
+            ]
+            after = max(page, default="")
+            if len(page) < MAX_PAGE_SIZE or not after.startswith(chosen.prefix):
+                break
+        return sorted(ids)[:max_count]
 
     async def list_indexes(
         self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline

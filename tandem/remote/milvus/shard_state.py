@@ -12,7 +12,7 @@ from typing import Any
 
 from tandem.contract.generation_ids import alias_of
 from tandem.remote.milvus.item_objects import ItemObjects
-from tandem.stages.item_write import Delete, Upsert, refused_by_fence
+from tandem.stages.item_write import ItemsWrite, refused_by_fence
 from tandem.stages.notes import WRITER_PREFIX, Note, WriterRule
 
 
@@ -41,7 +41,7 @@ class EngineState:
         if self.is_sealed or sequence < self.fence_end:
             raise refused_by_fence()
 
-    def allowing(self, write: Upsert | Delete) -> int:
+    def allowing(self, write: ItemsWrite) -> int:
         """Returns the revision of the rule that allows the write; raises WriterRefused."""
         rule = self.note(WRITER_PREFIX + write.index_id)
         WriterRule.of(rule).check(write.index_id, write.term)

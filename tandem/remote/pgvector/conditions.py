@@ -1,5 +1,6 @@
 """Writes filters as SQL conditions on the column `attributes`, equal to `filters.holds`."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
@@ -15,8 +16,10 @@ from tandem.contract.filtering.filters import (
     OneOf,
     StartsWith,
 )
+from tandem.contract.search.item_changes import ItemSelection
 from tandem.errors import AttributeInvalid
 
+_LIKE = str.maketrans("*?", "%_")
 _BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
 
@@ -44,6 +47,18 @@ def condition(tree: Filter, values: dict[str, object]) -> str:
             return _path(name, "@ starts with $prefix", {"prefix": prefix}, values)
         case _:
             assert_never(tree)
+
+
+def selected(selection: ItemSelection, values: dict[str, object]) -> str:
+    """Returns the condition of a selection, as `condition` does of a filter."""
+    tests = [f"starts_with(id, {_added(selection.prefix, values)})"]
+    if selection.id_glob:
+        like = re.sub(r"([\\%_])", r"\\\1", selection.id_glob).translate(_LIKE)
+        tests.append(f"id LIKE {_added(like, values)}")
+        tests.append(f"starts_with(id, {_added(selection.id_prefix, values)})")
+    if selection.filter is not None:
+        tests.append(condition(selection.filter.tree, values))
+    return " AND ".join(tests)
 
 
 def exact(attributes: Mapping[str, object]) -> dict[str, object]:

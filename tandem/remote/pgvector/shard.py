@@ -12,9 +12,11 @@ from tandem.contract.content import Modality
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id
 from tandem.contract.index_description import IndexSummary
+from tandem.contract.search.item_changes import ItemSelection
 from tandem.errors import SequenceNotReached
 from tandem.remote.engine_shard import EngineShard
 from tandem.remote.index_engine import EngineSettings
+from tandem.remote.pgvector.conditions import selected
 from tandem.remote.pgvector.connections import Servers, Session
 from tandem.remote.pgvector.searches import INDEX_TYPE, searched
 from tandem.remote.pgvector.standbys import note_standby_lag
@@ -35,7 +37,7 @@ _POLL_SECONDS = 0.05
 _ANSWER_SECONDS = 0.02
 
 _BYTES = "octet_length(items.head) + octet_length(items.content)"
-_IDS = "SELECT id FROM {items} WHERE id > %s ORDER BY id LIMIT %s"
+_IDS = "SELECT id FROM {items} WHERE id > %(after)s AND {chosen} ORDER BY id LIMIT %(max_count)s"
 _STATE = "SELECT sequence, store_id, (SELECT min(sequence) FROM {changes}) FROM {shard}"
 _CHANGES = """
 SELECT sequence, index_id, item_id FROM {changes} WHERE sequence > %s ORDER BY sequence LIMIT %s
@@ -137,14 +139,21 @@ class PgvectorShard(EngineShard):
         return await self._connections.run(work, deadline, "drop", may_repeat=False)
 
     async def list_item_ids(
-        self, index_id: str, after: str, max_count: int, deadline: Deadline
+        self,
+        index_id: str,
+        after: str,
+        max_count: int,
+        deadline: Deadline,
+        selection: ItemSelection | None = None,
     ) -> Sequence[str]:
         """Returns ids after that one, in byte order."""
         check_ids_page(index_id, after, max_count)
 
         async def listed(session: Session) -> Sequence[str]:
             await index_row(index_id, session)
-            rows = await session.rows(_IDS, [after, max_count], index_id)
+            values: dict[str, object] = {"after": after, "max_count": max_count}
+            chosen = "true" if selection is None else selected(selection, values)
+            rows = await session.rows(_IDS, values, index_id, chosen=chosen)
             return [item_id for (item_id,) in rows]
 
         return await self._connections.run(listed, deadline, "list_ids")

@@ -32,7 +32,8 @@ MODALITIES = tuple(Modality)
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('{schema}', 0))"
 _THERE = """
 SELECT to_regclass('{shard}') IS NOT NULL, to_regnamespace('{made}') IS NOT NULL,
-    to_regclass('{notes}') IS NOT NULL
+    to_regclass('{notes}') IS NOT NULL, EXISTS (SELECT FROM pg_attribute
+        WHERE attrelid = to_regclass('{requests}') AND attname = 'failures')
 """
 _STAMP = "SELECT schema_version, number, count FROM {shard}"
 _DATABASE = """
@@ -62,12 +63,13 @@ CREATE TABLE {requests} (
     id bytea PRIMARY KEY, digest text NOT NULL, sequence bigint NOT NULL,
     deleted_count int NOT NULL, number bigint GENERATED ALWAYS AS IDENTITY UNIQUE);
 """
-# Apart, because releases before notes made the others, and continue with them.
+# Apart, because releases before them made the others, and continue with them.
 _NOTES = """
 ALTER TABLE {shard} ADD COLUMN writers jsonb NOT NULL DEFAULT '{{}}';
 CREATE TABLE {notes} (
     key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL);
 """
+_FAILURES = "ALTER TABLE {requests} ADD COLUMN failures jsonb NOT NULL DEFAULT '{{}}'"
 # Tokens and contents do not compress, and a part of one is read for its version.
 ITEMS = """
 CREATE TABLE {items} (
@@ -145,7 +147,7 @@ async def make(number: int, count: int, session: Session) -> None:
     """
     async with session.connection.transaction():
         await session.rows(_LOCK)
-        [(is_there, was_there, has_notes)] = await session.rows(_THERE)
+        [(is_there, was_there, has_notes, has_failures)] = await session.rows(_THERE)
         if not is_there:
             [(encoding, pgvector)] = await session.rows(_DATABASE)
             if was_there:
@@ -160,6 +162,8 @@ async def make(number: int, count: int, session: Session) -> None:
             await session.rows(_TABLES, version=SCHEMA_VERSION, number=number, count=count)
         if not has_notes:
             await session.rows(_NOTES)
+        if not has_failures:
+            await session.rows(_FAILURES)
     version, *place = await check(session)
     if version != SCHEMA_VERSION:
         raise StoreRefused(

@@ -8,13 +8,20 @@ from collections.abc import Mapping, Sequence
 import psycopg
 from psycopg.types.json import Jsonb
 
-from tandem.errors import EmbeddingInvalid, IndexNotFound, StoreFull
+from tandem.contract.search.item_changes import patched
+from tandem.errors import (
+    AttributeInvalid,
+    EmbeddingInvalid,
+    IndexNotFound,
+    ItemCorrupt,
+    StoreFull,
+)
 from tandem.local.item_store.item_record import item_key, pack_apart
 from tandem.local.item_store.request_log import KEPT_REQUEST_COUNT, repeated, write_digest
 from tandem.remote.pgvector.conditions import exact
 from tandem.remote.pgvector.connections import Row, Session
-from tandem.remote.pgvector.tables import ITEMS, MODALITIES, index_row
-from tandem.stages.item_write import Committed, Delete, Fence, Upsert, refused_by_fence
+from tandem.remote.pgvector.tables import ITEMS, MODALITIES, index_row, record_of
+from tandem.stages.item_write import Committed, Fence, ItemsWrite, Patch, Upsert, refused_by_fence
 from tandem.stages.items import Deleted
 from tandem.stages.notes import Note, PutNote, SetWriter, WriterRule
 
@@ -41,7 +48,15 @@ DELETE FROM {items} WHERE id IN (
     SELECT id FROM {items} WHERE id = ANY(%s) ORDER BY id FOR UPDATE)
 RETURNING id, NULL, modality
 """
-_ANSWER = "SELECT digest, sequence, deleted_count FROM {requests} WHERE id = %(request_id)s"
+_HEADS = "SELECT id, head FROM {items} WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+_PATCH = """
+UPDATE {items} AS old SET attributes = new.attributes, head = new.head
+FROM unnest(%s::text[], %s::jsonb[], %s::bytea[]) AS new (id, attributes, head)
+WHERE old.id = new.id RETURNING old.id, NULL, NULL
+"""
+_ANSWER = """
+SELECT digest, sequence, deleted_count, failures FROM {requests} WHERE id = %(request_id)s
+"""
 _DROP = "DELETE FROM {indexes} WHERE id = %s RETURNING text_count + image_count"
 # Last, because it takes the one row that all writes take, until the commit.
 _FINISH = f"""
@@ -57,8 +72,8 @@ logged AS (
     SELECT sequence - cardinality(%(item_ids)s::text[]) + place, %(index_id)s, item_id
     FROM moved, unnest(%(item_ids)s::text[]) WITH ORDINALITY AS each (item_id, place)),
 kept AS (
-    INSERT INTO {{requests}} (id, digest, sequence, deleted_count)
-    SELECT %(request_id)s, %(digest)s, sequence, %(deleted)s FROM moved
+    INSERT INTO {{requests}} (id, digest, sequence, deleted_count, failures)
+    SELECT %(request_id)s, %(digest)s, sequence, %(deleted)s, %(failures)s FROM moved
     WHERE %(request_id)s::bytea IS NOT NULL RETURNING number),
 forgotten AS (
     DELETE FROM {{requests}} WHERE number <= (SELECT number FROM kept) - {KEPT_REQUEST_COUNT}),
@@ -66,7 +81,9 @@ trimmed AS (
     DELETE FROM {{changes}} WHERE sequence <= (SELECT sequence FROM moved) - {KEPT_CHANGE_COUNT})
 SELECT sequence, rule FROM moved
 """
-_NOTHING = {"texts": 0, "images": 0, "deleted": 0, "request_id": None, "digest": None}
+_NOTHING = {"texts": 0, "images": 0, "deleted": 0, "request_id": None, "digest": None} | {
+    "failures": Jsonb({})
+}
 _FENCE = """
 UPDATE {shard} SET fence_end = clock_timestamp() + make_interval(secs => %(seconds)s),
     is_sealed = CASE WHEN sequence = %(sealed)s::bigint THEN true
@@ -86,7 +103,7 @@ ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, revision = EXCLUDED.revi
 _RULE = "UPDATE {shard} SET writers = writers || jsonb_build_object(%s::text, %s::jsonb)"
 
 
-async def committed(write: Upsert | Delete, session: Session) -> Committed:
+async def committed(write: ItemsWrite, session: Session) -> Committed:
     """Commits the write, and returns once it is on disk; raises what `Shard.write` raises."""
     try:
         async with session.connection.transaction():
@@ -130,8 +147,10 @@ async def noted(write: PutNote | SetWriter, session: Session) -> Committed:
         return Committed(held[0][0])
 
 
-async def _written(write: Upsert | Delete, session: Session) -> Committed:
+async def _written(write: ItemsWrite, session: Session) -> Committed:
     values: dict[str, object] = {"index_id": write.index_id}
+    failures: Mapping[str, str] = {}
+    deleted_count = 0
     if write.request_id:
         values |= {"request_id": write.request_id.encode(), "digest": write_digest(write)}
         if answers := await session.rows(_ANSWER, values):
@@ -145,17 +164,40 @@ async def _written(write: Upsert | Delete, session: Session) -> Committed:
         except IndexNotFound:  # Where a generation is gone, its rule says that others write.
             await _ruled(write, {**values, "item_ids": []}, session)
             raise
-        changed = await session.rows(_DELETE, [list(write.item_ids)], write.index_id)
-        values["deleted"] = len(changed)
+        if isinstance(write, Patch):
+            changed, failures = await _patched(write, session)
+        else:
+            changed = await session.rows(_DELETE, [list(write.item_ids)], write.index_id)
+            values["deleted"] = deleted_count = len(changed)
     for number, name in enumerate(("texts", "images")):
         added = sum(new == number for _, new, _ in changed)
         values[name] = added - sum(old == number for *_, old in changed)
     values["item_ids"] = [item_id for item_id, *_ in changed]
-    sequence = await _ruled(write, values, session)
-    return Committed(sequence, 0 if isinstance(write, Upsert) else len(changed))
+    sequence = await _ruled(write, {**values, "failures": Jsonb(failures)}, session)
+    return Committed(sequence, deleted_count, failures=failures)
 
 
-async def _ruled(write: Upsert | Delete, values: Mapping[str, object], session: Session) -> int:
+async def _patched(write: Patch, session: Session) -> tuple[Sequence[Row], Mapping[str, str]]:
+    """Writes the rows that change; returns them, and why others cannot."""
+    patches_of = write.by_item
+    rows = await session.rows(_HEADS, [list(patches_of)], write.index_id)
+    heads: dict[str, bytes] = dict(rows)
+    failures = {item_id: "" for item_id in patches_of if item_id not in heads}
+    ids, values, records = [], [], []
+    for item_id, head in heads.items():
+        try:
+            record = record_of(write.index_id, item_id, head)
+            attributes = patched(patches_of[item_id], record.attributes())
+            values.append(Jsonb(exact(attributes)))
+        except (AttributeInvalid, ItemCorrupt) as error:
+            failures[item_id] = error.message
+            continue
+        ids.append(item_id)
+        records.append(record.with_attributes(attributes, secrets.randbits(63)))
+    return await session.rows(_PATCH, [ids, values, records], write.index_id), failures
+
+
+async def _ruled(write: ItemsWrite, values: Mapping[str, object], session: Session) -> int:
     """Finishes the write under the rule that holds when it commits; raises WriterRefused."""
     sequence, rule = await _finished(values, session)
     WriterRule(**rule or {}).check(write.index_id, write.term)

@@ -10,6 +10,7 @@ from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.index_description import IndexSummary
 from tandem.contract.model_description import ModelDescription
+from tandem.contract.search.item_changes import ItemSelection
 from tandem.errors import ModelOutputInvalid, ModelUnavailable, ServiceUnavailable, TandemError
 from tandem.search.calls.guard import FAILURES, CallGuard
 from tandem.search.calls.retry_budget import RetryBudget
@@ -130,11 +131,18 @@ class GuardedShard(Shard):
         return await self._once_without_fence(dropping, deadline)
 
     async def list_item_ids(
-        self, index_id: str, after: str, max_count: int, deadline: Deadline
+        self,
+        index_id: str,
+        after: str,
+        max_count: int,
+        deadline: Deadline,
+        selection: ItemSelection | None = None,
     ) -> Sequence[str]:
         """Returns ids after that one."""
-        listing = partial(self._shard.list_item_ids, index_id, after, max_count)
-        return await self._guard.call(listing, deadline)
+        return await self._guard.call(
+            lambda end: self._shard.list_item_ids(index_id, after, max_count, end, selection),
+            deadline,
+        )
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
         """Returns the state of the index."""

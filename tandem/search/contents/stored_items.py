@@ -6,7 +6,13 @@ from itertools import islice
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
-from tandem.contract.limits import MAX_ITEM_ID_COUNT, MAX_PAGE_SIZE, check_batch_size
+from tandem.contract.limits import (
+    DEFAULT_PAGE_SIZE,
+    MAX_ITEM_ID_COUNT,
+    MAX_PAGE_SIZE,
+    check_batch_size,
+)
+from tandem.contract.search.item_changes import ItemListing, ItemSelection, KeptItem
 from tandem.errors import IndexNotFound, TandemError
 from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.contents.content_budget import AnswerBudget, Taking
@@ -25,7 +31,12 @@ class StoredItems:
         self._shard_map = shard_map
 
     async def fetch(
-        self, index_id: str, item_ids: Sequence[str], deadline: Deadline
+        self,
+        index_id: str,
+        item_ids: Sequence[str],
+        deadline: Deadline,
+        *,
+        content_included: bool = True,
     ) -> Mapping[str, FetchedItem]:
         """Returns the items that exist by id; raises IndexNotFound, AnswerTooLarge."""
         check_index_id(index_id)
@@ -38,7 +49,7 @@ class StoredItems:
             reading = fetched_items(self._shards[number], index_id, owned, deadline, taking)
             return await answer_or_error(reading, IndexNotFound)
 
-        async with AnswerBudget().taking() as taking:
+        async with AnswerBudget().taking(content_included=content_included) as taking:
             found = await fan_out(*(read(*entry, taking) for entry in owned_by.items()))
         parts = [each for each in found if not isinstance(each, TandemError)]
         if not parts:
@@ -46,8 +57,29 @@ class StoredItems:
             await self.page(index_id, "", 1, deadline)
         return {item_id: item for part in parts for item_id, item in part.items()}
 
+    async def listed(
+        self, asked: ItemListing, deadline: Deadline
+    ) -> tuple[Sequence[KeptItem], str]:
+        """Returns a page of items, and its last id if there may be more; raises IndexNotFound."""
+        size = DEFAULT_PAGE_SIZE if asked.page_size is None else asked.page_size
+        item_ids, last = await self.page(
+            asked.index_id, asked.page_token, size, deadline, asked.selection
+        )
+        if not asked.attributes_included:
+            return [KeptItem(each) for each in item_ids], last
+        found: dict[str, FetchedItem] = {}
+        for start in range(0, len(item_ids), MAX_ITEM_ID_COUNT):
+            ids = item_ids[start : start + MAX_ITEM_ID_COUNT]
+            found |= await self.fetch(asked.index_id, ids, deadline, content_included=False)
+        return [KeptItem(i, None, found[i].attributes) for i in item_ids if i in found], last
+
     async def page(
-        self, index_id: str, after: str, size: int, deadline: Deadline
+        self,
+        index_id: str,
+        after: str,
+        size: int,
+        deadline: Deadline,
+        selection: ItemSelection | None = None,
     ) -> tuple[list[str], str]:
         """Returns ids after that one in byte order, and the last if there may be more.
 
@@ -57,7 +89,9 @@ class StoredItems:
         check_batch_size("page_size", size, MAX_PAGE_SIZE)
         if after:
             check_item_id(after)
-        listings = (each.list_item_ids(index_id, after, size, deadline) for each in self._shards)
+        listings = (
+            each.list_item_ids(index_id, after, size, deadline, selection) for each in self._shards
+        )
         found = await fan_out(*(answer_or_error(each, IndexNotFound) for each in listings))
         lists = [each for each in found if not isinstance(each, TandemError)]
         if not lists:

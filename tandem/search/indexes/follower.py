@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from tandem.contract.content import TruncationPolicy
+from tandem.contract.content import Content, Encoding, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_PAGE_SIZE
 from tandem.errors import (
@@ -196,7 +196,10 @@ class Follower:
             fetched = await self._fetched(item_ids[:MAX_CONTENT_COUNT])
             done, item_ids = item_ids[: fetched.read_count], item_ids[fetched.read_count :]
             items = {each: item for each in done if (item := fetched.items.get(each))}
-            records = await self._encoded(items) if items else []
+            records = await self._known(done, items) if items else []
+            known = {record.item_id for record in records}
+            if new := {each: item for each, item in items.items() if each not in known}:
+                records += await self._encoded(new)
             kept = {record.item_id for record in records}
             if gone := [each for each in done if each not in kept]:
                 with suppress(IndexNotFound):
@@ -209,6 +212,28 @@ class Follower:
                 self.progress.brought_count += len(records)
             for each in kept | (set(gone) - items.keys()):
                 self.progress.failed.pop(each, None)
+
+    async def _known(
+        self, item_ids: Sequence[str], items: Mapping[str, FetchedItem]
+    ) -> list[ItemRecord]:
+        """Returns those of the items whose contents the target has under one of the ids.
+
+        So it encodes no item whose attributes alone changed, or whose id did within a page.
+        """
+        kept: dict[Content, Encoding] = {}
+        with suppress(IndexNotFound, ItemCorrupt):
+            while item_ids:
+                query = ItemsQuery(self._target_id, item_ids, encodings_included=True)
+                found = await self._shard.get(query, self._deadline())
+                item_ids = item_ids[found.read_count :]
+                for each in found.items.values() if found.fingerprint == self._fingerprint else ():
+                    if each.content is not None and each.encoding is not None:
+                        kept[each.content] = each.encoding
+        return [
+            ItemRecord(item_id, item.content, kept[item.content], item.attributes)
+            for item_id, item in items.items()
+            if item.content in kept and item.content is not None
+        ]
 
     async def _fetched(self, item_ids: Sequence[str]) -> FetchedItems:
         try:

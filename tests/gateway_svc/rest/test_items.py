@@ -193,8 +193,8 @@ async def test_ids_are_listed_page_by_page() -> None:
         last = await served.client.get(f"/v1/items?index_id=scenes&page_token={token}")
         refused = await served.client.get("/v1/items?index_id=scenes&page_size=many")
 
-    assert first.json() == {"item_ids": ["a", "b"], "next_page_token": "b"}
-    assert last.json() == {"item_ids": ["c"], "next_page_token": ""}
+    assert first.json() == {"item_ids": ["a", "b"], "next_page_token": "b", "items": []}
+    assert last.json() == {"item_ids": ["c"], "next_page_token": "", "items": []}
     assert served.service.requests[0].page_size == 2
     assert refused.status_code == 400
 

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tandem.contract.content import TextContent
 from tandem.contract.deadline import Deadline
+from tandem.contract.search.item_changes import ItemPatch
 from tandem.errors import StoreFull, WriterRefused
 from tandem.local.shard.local_shard import LocalShard
 from tandem.search.indexes.follower import Follower
 from tandem.search.indexes.pace import ReembedPace
-from tandem.stages.item_write import Delete
+from tandem.stages.item_write import Delete, Patch
+from tandem.stages.items import ItemsQuery
 from tandem.stages.notes import SetWriter
 from tandem.stages.shard import Shard
 from tests.support.item_store.followed_index import (
@@ -98,6 +101,26 @@ async def test_the_other_index_has_each_write_once_it_is_followed_both_ways(
         other.texts = dict(caller.texts)
         await followed_through_kills(shard, other, seed)
         assert await stored_texts(shard, "a", FIRST) == other.texts
+
+
+async def test_changed_attributes_and_renamed_items_are_not_encoded_again(tmp_path: Path) -> None:
+    """Nor is any after a new scan; a new content is."""
+    async with open_shard(tmp_path) as shard:
+        caller = Caller(shard, "a", FIRST, 1)
+        await caller.store({f"item-{n}": f"text {n}" for n in range(100)})
+        await until_even(follower(shard, 1))
+        count = SECOND.encoded_count
+
+        await caller.store({"renamed": "text 7", "new": "text 100"})
+        await shard.write(Delete("a", ["item-7"]), Deadline.after(60))
+        patches = [ItemPatch(f"item-{n}", {"number": n, "price": 1}) for n in range(100)]
+        await shard.write(Patch("a", patches), Deadline.after(60))
+        await until_even(follower(shard, 2))
+
+        assert SECOND.encoded_count == count + 1
+        found = await shard.get(ItemsQuery("a@2", ["item-3", "renamed"]), Deadline.after(60))
+        assert found.items["item-3"].attributes == {"number": 3, "price": 1}
+        assert found.items["renamed"].content == TextContent("text 7")
 
 
 async def test_a_follower_that_claims_too_much_is_caught(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tandem.contract.search.item_changes import ItemListing, ItemsRemoval
 from tandem.contract.search.query import PageQuery
 from tandem.errors import (
     CursorInvalid,
@@ -137,7 +138,12 @@ async def test_no_write_is_lost_while_generations_are_switched(tmp_path: Path) -
                 ids = [f"{name}-{number}-{n}" for n in range(3)]
                 outcomes = await ingest(own, *ids, request_id=f"{name}-{number}")
                 assert [each.error for each in outcomes] == [None] * 3
-                removal = await own.remove("photos", ids[:1], f"r-{name}-{number}", in_time())
+                removal = await own.remove(
+                    ItemsRemoval(
+                        index_id="photos", item_ids=ids[:1], request_id=f"r-{name}-{number}"
+                    ),
+                    in_time(),
+                )
                 assert removal.removed_count == 1
                 kept.update(ids[1:])
                 query = query_of(ids[1], return_n=1, tokens=[removal.consistency_token])
@@ -240,13 +246,11 @@ async def test_a_generation_is_searched_and_not_written_by_name(tmp_path: Path) 
             described = await orchestrator.describe_index(name, in_time())
             assert described.coverage.covered_item_count == count
             assert len(await orchestrator.fetch_items(name, ["first", "second"], in_time())) == 2
-            assert (await orchestrator.list_item_ids(name, "", 9, in_time()))[0] == [
-                "first",
-                "second",
-            ]
+            listed, _ = await orchestrator.list_items(ItemListing(index_id=name), in_time())
+            assert [each.item_id for each in listed] == ["first", "second"]
         for refused in (
             ingest(orchestrator, "third", index_id="photos@2"),
-            orchestrator.remove("photos@2", ["first"], "", in_time()),
+            orchestrator.remove(ItemsRemoval(index_id="photos@2", item_ids=["first"]), in_time()),
             orchestrator.remove_index("photos@2", in_time()),
         ):
             with pytest.raises(IndexIdInvalid, match="write to 'photos'"):

@@ -9,6 +9,7 @@ from tandem.contract.content import TextContent
 from tandem.contract.deadline import Deadline
 from tandem.contract.search.answer import Removal
 from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.item_changes import ItemsRemoval
 from tandem.search.writes.consistency_token import make_token
 from tests.support.orchestrator_svc.downstream import Stack, ingest, raising, stack
 
@@ -23,7 +24,10 @@ async def fill(behind: Stack) -> dict[int, str]:
 
 async def remove(behind: Stack, item_ids: list[str], request_id: str = "") -> Removal:
     """Removes from "scenes"."""
-    return await behind.remover.remove("scenes", item_ids, request_id, Deadline.after(10))
+    return await behind.remover.remove(
+        ItemsRemoval(index_id="scenes", item_ids=item_ids, request_id=request_id),
+        Deadline.after(10),
+    )
 
 
 async def test_a_removal_tells_how_many_and_how_far() -> None:

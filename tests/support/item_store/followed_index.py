@@ -32,6 +32,7 @@ class NumberEncoder(Encoder):
 
     def __init__(self, fingerprint: str, dimension: int) -> None:
         self.fingerprint, self.dimension = fingerprint, dimension
+        self.encoded_count = 0
 
     async def encode(
         self,
@@ -43,6 +44,7 @@ class NumberEncoder(Encoder):
     ) -> EncodedBatch:
         """Returns the encodings after a moment, in which callers write."""
         await asyncio.sleep(0.001)
+        self.encoded_count += len(contents)
         return EncodedBatch(list(map(self._outcome, contents)), self.fingerprint)
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:

@@ -63,9 +63,12 @@ from tandem.search.rerank.pace import RerankPace
 from tandem.search.search import Searcher, SearchServices
 from tandem.search.settings import SearchSettings
 from tandem.search.shard_map import ShardMap
+from tandem.search.writes.changes import Changer
 from tandem.search.writes.ingest import Ingested, Ingester
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
+from tandem.search.writes.selected import SelectedItems
+from tandem.search.writes.shard_writes import ShardWrites
 from tandem.v1 import content_pb2, cost_pb2
 from tandem.v1 import encoder_service_pb2 as encoder_pb
 from tandem.v1 import index_service_pb2 as index_pb
@@ -483,6 +486,7 @@ class Stack:
     router: Router
     ingester: Ingester
     remover: Remover
+    changer: Changer
     shard_servers: Sequence[grpc.aio.Server]
 
     @property
@@ -550,6 +554,8 @@ async def stack(
         )
         router = router_over(services, stages)
         opened.push_async_callback(router.book.close)
+        writes = ShardWrites(router, stages.shards, shard_map)
+        selected = SelectedItems(router, StoredItems(stages.shards, shard_map), shard_map)
         yield Stack(
             encoder,
             shards,
@@ -557,7 +563,8 @@ async def stack(
             shard_map,
             router,
             Ingester(router, stages.shards, shard_map, batch_timeout_seconds, encode_batch_count),
-            Remover(router, stages.shards, shard_map),
+            Remover(writes, selected),
+            Changer(writes, selected),
             servers,
         )
 
@@ -636,6 +643,7 @@ def _door(
             behind.ingester, behind.shard_map, pending_batch_count=pending_batch_count
         ),
         remover=behind.remover,
+        changer=behind.changer,
         survey=IndexSurvey(shards),
         index_list=IndexList(shards, behind.router.book),
         stored_items=StoredItems(shards, behind.shard_map),

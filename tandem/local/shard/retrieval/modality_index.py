@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -81,14 +81,23 @@ class ModalityIndex:
         self.delete(item_ids)
         embeddings_ND = np.stack([item.embedding for item in items])
         for row, item in zip(self.rows.append(item_ids, embeddings_ND), items, strict=True):
-            if item.attributes:
-                self.put_attributes(row, item.attributes)
+            self.put_attributes(row, item.attributes)
         self.change_count += len(items)
         self._matches.cache_clear()
 
     def put_attributes(self, row: int, attributes: Attributes) -> None:
-        self.attributes[row] = attributes
+        self.attributes.pop(row, None)
+        if attributes:
+            self.attributes[row] = attributes
         self._columns.put(row, attributes)
+
+    def replace_attributes(self, attributes_of: Mapping[str, Attributes]) -> None:
+        """Replaces the attributes of items by their ids, ignoring missing ones."""
+        for item_id, attributes in attributes_of.items():
+            if (row := self.rows.ids.row_of(item_id)) is not None:
+                self.put_attributes(row, attributes)
+                self.change_count += 1
+        self._matches.cache_clear()
 
     def delete(self, item_ids: Sequence[str]) -> None:
         for row in (rows := self.rows.kill(item_ids)):

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tandem.contract.content import Modality
+from tandem.contract.filtering.attributes import Attributes
+from tandem.contract.filtering.filters import Filter
+from tandem.contract.search.item_changes import ItemPatch, patched
 from tandem.contract.search_path import KeywordState
 from tandem.local.item_store.item_store import StoredEmbedding
 from tandem.local.shard.keywords.item_text import ItemText, item_text
@@ -68,7 +71,7 @@ class SearchableIndex:
             )
             for modality in Modality
         }
-        self._pending: dict[Modality, list[_Change]] = {}
+        self._pending: dict[Modality, list[_Change | _NewAttributes]] = {}
         self._lock = SharedLock()
 
     def item_count(self, modality: Modality) -> int:
@@ -121,6 +124,45 @@ class SearchableIndex:
                 same = [item for item in items if item.modality is modality]
                 # Out of the other modality too: a text may be replaced by a picture.
                 self._change(modality, _Change(item_ids, same))
+
+    def patch(self, patches_of: Mapping[str, Sequence[ItemPatch]]) -> Sequence[str]:
+        """Changes attributes; returns the ids of items whose words change too, still as before."""
+        names = self.keywords.attributes if self.keywords else ()
+        changed: dict[str, Attributes] = {}
+        reworded = []
+        for item_id, patches in patches_of.items():
+            rows = ((part, part.rows.ids.row_of(item_id)) for part in self.parts())
+            old = next((part.attributes.get(row, {}) for part, row in rows if row is not None), {})
+            new = patched(patches, old)
+            if item_text("", old, names) == item_text("", new, names):
+                changed[item_id] = new
+            else:
+                reworded.append(item_id)
+        with self._lock.exclusive():
+            for modality in Modality:
+                self._change(modality, _NewAttributes(changed))
+        return reworded
+
+    def selected(
+        self, item_ids: Sequence[str] | None, where: Filter | None
+    ) -> Sequence[str] | None:
+        """Returns those of the ids that the filter matches; of None all that do, if few do."""
+        with self._lock.shared():
+            found = []
+            for part in self.parts():
+                selection = part.selection(where)
+                if item_ids is None:
+                    if (few := _few_of(part, selection)) is None:
+                        return None
+                    found += few
+                    continue
+                rows = ((each, part.rows.ids.row_of(each)) for each in item_ids)
+                found += [
+                    each
+                    for each, row in rows
+                    if row is not None and (selection is None or selection[row])
+                ]
+            return sorted(found)
 
     def save_rows(self, least_count: int = BLOCK_ROW_COUNT) -> None:
         """Moves a modality's rows out of memory, where at least `least_count` are in it.
@@ -227,7 +269,7 @@ class SearchableIndex:
         with self._lock.exclusive():
             self._pending.pop(modality, None)
 
-    def _change(self, modality: Modality, change: _Change) -> None:
+    def _change(self, modality: Modality, change: _Change | _NewAttributes) -> None:
         change.apply(self._parts[modality])
         if modality in self._pending:
             self._pending[modality].append(change)
@@ -249,6 +291,16 @@ def _similarities(rows: EmbeddingRows, query_D: F32, rows_K: I64) -> F32:
     similarities, found = compare_rows(rows, query_D, rows_K, len(rows_K))
     by_row = dict(zip(found.tolist(), similarities.tolist(), strict=True))
     return np.array([by_row[row] for row in rows_K.tolist()], dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class _NewAttributes:
+    """Replaces the attributes of some items."""
+
+    attributes_of: Mapping[str, Attributes]
+
+    def apply(self, part: ModalityIndex) -> None:
+        part.replace_attributes(self.attributes_of)
 
 
 class _Change:

@@ -19,7 +19,8 @@ const _ = grpc.SupportPackageIsVersion7
 type ContentServiceClient interface {
 	// Returns items by id, with contents and attributes.
 	FetchItems(ctx context.Context, in *FetchItemsRequest, opts ...grpc.CallOption) (*FetchItemsResponse, error)
-	// Returns the ids of an index's items, page by page, in byte order.
+	// Returns an index's items without contents, page by page, in byte order of
+	// their ids.
 	ListItems(ctx context.Context, in *ListItemsRequest, opts ...grpc.CallOption) (*ListItemsResponse, error)
 	// Embeds contents. One that fails does not affect the others.
 	EmbedContents(ctx context.Context, in *EmbedContentsRequest, opts ...grpc.CallOption) (*EmbedContentsResponse, error)
@@ -77,7 +78,8 @@ func (c *contentServiceClient) ScoreDocuments(ctx context.Context, in *ScoreDocu
 type ContentServiceServer interface {
 	// Returns items by id, with contents and attributes.
 	FetchItems(context.Context, *FetchItemsRequest) (*FetchItemsResponse, error)
-	// Returns the ids of an index's items, page by page, in byte order.
+	// Returns an index's items without contents, page by page, in byte order of
+	// their ids.
 	ListItems(context.Context, *ListItemsRequest) (*ListItemsResponse, error)
 	// Embeds contents. One that fails does not affect the others.
 	EmbedContents(context.Context, *EmbedContentsRequest) (*EmbedContentsResponse, error)

@@ -33,7 +33,11 @@ type SearchServiceClient interface {
 	// An item that is answered without an error survives a crash. Applies
 	// back-pressure: it reads no further batch while too many are in flight.
 	IngestItems(ctx context.Context, opts ...grpc.CallOption) (SearchService_IngestItemsClient, error)
-	// Deletes items by id from the shards that own them.
+	// Changes attributes of stored items, or copies items to other ids. Encodes
+	// nothing. One call changes a part of a large selection; it continues with
+	// next_page_token.
+	ChangeItems(ctx context.Context, in *ChangeItemsRequest, opts ...grpc.CallOption) (*ChangeItemsResponse, error)
+	// Deletes items by id, or those of a selection, from the shards that own them.
 	RemoveItems(ctx context.Context, in *RemoveItemsRequest, opts ...grpc.CallOption) (*RemoveItemsResponse, error)
 	// Deletes all items of an index, and then the index. One call deletes a part
 	// of a large index; repeat it until an answer says is_complete.
@@ -138,6 +142,15 @@ func (x *searchServiceIngestItemsClient) Recv() (*IngestItemsResponse, error) {
 	return m, nil
 }
 
+func (c *searchServiceClient) ChangeItems(ctx context.Context, in *ChangeItemsRequest, opts ...grpc.CallOption) (*ChangeItemsResponse, error) {
+	out := new(ChangeItemsResponse)
+	err := c.cc.Invoke(ctx, "/tandem.v1.SearchService/ChangeItems", in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *searchServiceClient) RemoveItems(ctx context.Context, in *RemoveItemsRequest, opts ...grpc.CallOption) (*RemoveItemsResponse, error) {
 	out := new(RemoveItemsResponse)
 	err := c.cc.Invoke(ctx, "/tandem.v1.SearchService/RemoveItems", in, out, opts...)
@@ -203,7 +216,11 @@ type SearchServiceServer interface {
 	// An item that is answered without an error survives a crash. Applies
 	// back-pressure: it reads no further batch while too many are in flight.
 	IngestItems(SearchService_IngestItemsServer) error
-	// Deletes items by id from the shards that own them.
+	// Changes attributes of stored items, or copies items to other ids. Encodes
+	// nothing. One call changes a part of a large selection; it continues with
+	// next_page_token.
+	ChangeItems(context.Context, *ChangeItemsRequest) (*ChangeItemsResponse, error)
+	// Deletes items by id, or those of a selection, from the shards that own them.
 	RemoveItems(context.Context, *RemoveItemsRequest) (*RemoveItemsResponse, error)
 	// Deletes all items of an index, and then the index. One call deletes a part
 	// of a large index; repeat it until an answer says is_complete.
@@ -235,6 +252,9 @@ func (UnimplementedSearchServiceServer) BatchSearchItems(context.Context, *Batch
 }
 func (UnimplementedSearchServiceServer) IngestItems(SearchService_IngestItemsServer) error {
 	return status.Errorf(codes.Unimplemented, "method IngestItems not implemented")
+}
+func (UnimplementedSearchServiceServer) ChangeItems(context.Context, *ChangeItemsRequest) (*ChangeItemsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ChangeItems not implemented")
 }
 func (UnimplementedSearchServiceServer) RemoveItems(context.Context, *RemoveItemsRequest) (*RemoveItemsResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method RemoveItems not implemented")
@@ -347,6 +367,24 @@ func (x *searchServiceIngestItemsServer) Recv() (*IngestItemsRequest, error) {
 	return m, nil
 }
 
+func _SearchService_ChangeItems_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeItemsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SearchServiceServer).ChangeItems(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: "/tandem.v1.SearchService/ChangeItems",
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SearchServiceServer).ChangeItems(ctx, req.(*ChangeItemsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SearchService_RemoveItems_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RemoveItemsRequest)
 	if err := dec(in); err != nil {
@@ -448,6 +486,10 @@ var _SearchService_serviceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "BatchSearchItems",
 			Handler:    _SearchService_BatchSearchItems_Handler,
+		},
+		{
+			MethodName: "ChangeItems",
+			Handler:    _SearchService_ChangeItems_Handler,
 		},
 		{
 			MethodName: "RemoveItems",
