@@ -21,7 +21,7 @@ Errors are the classes of `tandem.errors`.
 """
 
 # client, async_client        one call a method; Client is generated from AsyncClient
-# query, search_options, item, changes, where, access  what callers give
+# query, search_options, item, tables, changes, where, access  what callers give
 # arguments, sendable         its checks
 # calls, ingest, testing      what carries calls; the items of an ingest; a fake for tests
 
@@ -34,6 +34,7 @@ from tandem.client.client import Client
 from tandem.client.ingest.rounds import IngestProgress
 from tandem.client.item import Item, NewContent, NewItem
 from tandem.client.query import NewDocument, Query, QueryPart, Search
+from tandem.client.tables import table_items
 from tandem.contract.content import (
     Content,
     ImageContent,
@@ -142,5 +143,6 @@ __all__ = [
     "TextContent",
     "TextUse",
     "TruncationPolicy",
+    "table_items",
     "where",
 ]

@@ -32,7 +32,6 @@ class FileFault(StrEnum):
     SUBFOLDER = "subfolder with pictures"
     AGAIN = "link to a folder read already"
     EXTRA = "extra file of a record"
-    COLUMN = "column not read"
     OTHER_SPLIT = "split by another word for its name"
     COMPRESSED = "compressed archive"
     DAMAGED = "damaged archive"
@@ -65,6 +64,10 @@ class LeftOut:
     """The first few files for each reason."""
     uncaptioned_count: int = 0
     """Pictures that were read without a caption."""
+    notes: list[str] = field(default_factory=list)
+    """What else readers of the report should know."""
+    column_counts: Counter[str] = field(default_factory=Counter)
+    """Values of a table's columns that no attribute has, by column and why."""
     _seen: set[int] = field(default_factory=set, repr=False)
 
     @property
@@ -76,7 +79,8 @@ class LeftOut:
     def all_counts(self) -> dict[str, int]:
         """Numbers of records and files that were left out, by reason."""
         files = {f"passed over: {why}": n for why, n in self.file_counts.items()}
-        return {str(fault): n for fault, n in self.counts.items()} | files
+        columns = {f"values left out: {column}": n for column, n in self.column_counts.items()}
+        return {str(fault): n for fault, n in self.counts.items()} | files | columns
 
     def refuse(self, error: CorpusError, fault: str = ReaderFault.MALFORMED) -> None:
         """Raises the error of a record that cannot be read, or counts it if `goes_on`."""
@@ -102,6 +106,11 @@ class LeftOut:
         if len(shown) < _SHOWN_FILE_COUNT:
             shown.append(str(path))
 
+    def note(self, line: str) -> None:
+        """Adds a line to the report, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
     def _is_new(self, reason: str, message: str) -> bool:
         """Returns whether this is new, because two splits may read the same file."""
         key = hash((reason, message))
@@ -115,6 +124,9 @@ class LeftOut:
         yield from self.file_lines()
         if self.uncaptioned_count:
             yield f"pictures without captions: {self.uncaptioned_count:,}"
+        for column, count in self.column_counts.items():
+            yield _printable(f"values left out: {count:,} ({column})")
+        yield from map(_printable, self.notes)
 
     def summary(self) -> str:
         """Returns the report in one line, for an error's message."""
@@ -132,8 +144,8 @@ class LeftOut:
             return ""
         return (
             f"{', '.join(map(_printable, files))}: no captions are read from it; write them into a "
-            "text file of each picture's name next to it, or into .tsv files of caption, tab and "
-            "picture, which list:FOLDER reads"
+            "text file of each picture's name next to it, or name a table of pictures and captions "
+            "instead of the folder: table:FILE"
         )
 
     def record_lines(self) -> Iterator[str]:

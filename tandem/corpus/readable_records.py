@@ -167,9 +167,14 @@ class HeldPicture(ImageSource):
 def records_with_pictures(records: Iterable[Record], report: SkippedRecords) -> Iterator[Record]:
     """Yields the records that pass check_picture_there, each with its picture's bytes.
 
-    They are read once, so that a file that disappears meanwhile is only that record's fault.
+    They are read once, so that a file that disappears meanwhile is only that record's fault. A
+    record that is a text has none.
     """
-    for record, held in records_read(records, picture_bytes, report):
+
+    def read(record: Record) -> bytes:
+        return picture_bytes(record) if record.text is None else b""
+
+    for record, held in records_read(records, read, report):
         yield replace(record, image=HeldPicture(held, str(record.image)))
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from tandem.contract.filtering.attributes import Attributes
 from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
@@ -19,6 +19,7 @@ class FileState(NamedTuple):
     mtime_ns: int
 
 
+@runtime_checkable
 class ImageSource(Protocol):
     """Gives the bytes of a picture: from a file, from an archive, or drawn on demand."""
 
@@ -72,3 +73,5 @@ class Record:
     captions_fault: str | None = None
     """Why the captions cannot be read; then there are none. The reader does not raise it, so that
     the records after this one are still read."""
+    text: str | None = None
+    """The record itself, if it is no picture; `image` has none then."""

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, get_args
@@ -10,6 +10,7 @@ from typing import Annotated, Final, get_args
 import typer
 
 from tandem.cli.options import user_path
+from tandem.contract.filtering.attributes import name_fault
 from tandem.corpus import emoji
 from tandem.corpus.errors import SplitUnknown
 from tandem.corpus.left_out import LeftOut
@@ -20,6 +21,7 @@ from tandem.corpus.readers.multi30k import read_multi30k
 from tandem.corpus.readers.picture_folder import is_picture, read_picture_folder
 from tandem.corpus.readers.plain_file import files_below, list_folder
 from tandem.corpus.readers.record_stream import RecordStream
+from tandem.corpus.readers.table import PARQUET, ROLES, TABLES, read_table
 from tandem.corpus.readers.webdataset import read_webdataset
 from tandem.corpus.scenes import records as scenes
 
@@ -27,8 +29,9 @@ TRAIN_WITHOUT_RESTVAL: Final = "train_without_restval"
 """COCO's split "train" without restval, which "train" includes."""
 
 CORPUS_HELP: Final = (
-    "scenes, emoji, a folder of pictures, FILE.json (Karpathy's layout, pictures in images/ next "
-    "to it), folder:PATH, list:PATH, multi30k:PATH, webdataset:PATH or parquet:PATH"
+    "scenes, emoji, a folder of pictures, a table (.csv, .jsonl or .parquet), FILE.json "
+    "(Karpathy's layout, pictures in images/ next to it), folder:PATH, list:PATH, multi30k:PATH, "
+    "webdataset:PATH, table:PATH or parquet:PATH"
 )
 
 _MAX_INDEX_LENGTH = 63
@@ -37,6 +40,11 @@ ON_ERROR = Annotated[
     typer.Option(help="what to do with an unreadable record: stop, or skip it and count it"),
 ]
 
+COLUMN = Annotated[
+    list[str] | None,
+    "ROLE=COLUMN of a table, where ROLE is id, image, text, split or language, or the name of the "
+    "attribute that the column is; may repeat",
+]
 EXCLUDE = Annotated[
     list[str] | None,
     "glob of files and folders to leave out, by name or, with a slash, by path; may repeat",
@@ -44,13 +52,19 @@ EXCLUDE = Annotated[
 
 
 def open_corpus(
-    name: str, split: str, seed: int, count: int | None, left_out: LeftOut | None = None
+    name: str,
+    split: str,
+    seed: int,
+    count: int | None,
+    left_out: LeftOut | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> RecordStream:
     """Returns the records of a corpus, the first `count` if given.
 
-    `name` is one of those in CORPUS_HELP; PATH may begin with ~. For COCO in Karpathy's layout,
-    "train" includes restval, and TRAIN_WITHOUT_RESTVAL does not. `left_out` counts the files that
-    a reader skips, and the records that it refuses if it continues.
+    `name` is one of those in CORPUS_HELP; PATH may begin with ~. `columns` are those of a table,
+    as read_table takes them. For COCO in Karpathy's layout, "train" includes restval, and
+    TRAIN_WITHOUT_RESTVAL does not. `left_out` counts the files that a reader skips, and the records
+    that it refuses if it continues.
 
     Raises ValueError at once for a missing name, path or split, and lists the available ones; also
     raises the reader's errors.
@@ -64,11 +78,16 @@ def open_corpus(
         return RecordStream(made, name, left_out, total).limited(count)
     if name == "emoji":
         return RecordStream(emoji.emoji_records(split), name, left_out).limited(count)  # type: ignore[arg-type]
-    kind, _, path = name.partition(":")
+    kind, _, path = f"table:{name}".partition(":") if _is_table(name) else name.partition(":")
+    if columns and kind not in _OF_TABLES:
+        raise ValueError(f"{name} is no table, of which --column names columns")
     if kind in _READERS:
         if not path:
             raise ValueError(f"corpus {name!r} says no path; write {kind}:PATH")
-        return _READERS[kind](user_path(path), split, left_out=left_out).limited(count)
+        read = _READERS[kind]
+        if kind in _OF_TABLES:
+            read = partial(read, columns=columns)
+        return read(user_path(path), split, left_out=left_out).limited(count)
     given = user_path(name)
     if name and _is(given, Path.is_dir):
         _check_pictures_alone(given)
@@ -76,6 +95,17 @@ def open_corpus(
     if name.endswith(".json"):
         return _karpathy(given, split, left_out).limited(count)
     raise ValueError(f"no corpus {name!r}; {_what_to_write(given)}there are {CORPUS_HELP}")
+
+
+def columns_of(asked: Sequence[str] | None) -> dict[str, str]:
+    """Returns columns by role; raises ValueError for what is not written ROLE=COLUMN."""
+    columns: dict[str, str] = {}
+    for each in asked or ():
+        role, equals, column = each.partition("=")
+        if not equals or (role not in ROLES and (fault := name_fault(role))):
+            raise ValueError(f"--column {each}: {fault if equals else 'write ROLE=COLUMN'}")
+        columns[role] = column
+    return columns
 
 
 def open_divided(
@@ -120,21 +150,31 @@ def corpus_place(name: str) -> tuple[str, Path]:
     if kind in _READERS and path:
         return kind, user_path(path).resolve()
     given = user_path(name)
+    if _is_table(name):
+        return "table", given.resolve()
     return "folder" if name and _is(given, Path.is_dir) else "", given.resolve()
 
 
 def index_of(corpus: str) -> str:
     """Returns the index that a corpus is stored in by default.
 
-    That is its name for scenes and emoji; for a path, the name of the folder, in the letters that
-    an index id may have, and "pictures" if none is left.
+    That is its name for scenes and emoji; for a path, the name of the table or of the folder, in
+    the letters that an index id may have, and "pictures" if none is left.
     """
     if corpus in ("scenes", "emoji"):
         return corpus
-    _, path = corpus_place(corpus)
-    folder = path if path.is_dir() else path.parent
-    letters = unicodedata.normalize("NFKD", folder.name).encode("ascii", "ignore").decode().lower()
+    kind, path = corpus_place(corpus)
+    name = path.name if path.is_dir() else path.parent.name
+    if kind == "table" and not path.is_dir():
+        name = path.name.partition(".")[0]
+    letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_]+", "-", letters)[:_MAX_INDEX_LENGTH].strip("-_") or "pictures"
+
+
+def _is_table(name: str) -> bool:
+    """Returns whether a table's file is meant, without a word for its layout."""
+    is_named = name.lower().endswith(TABLES) and not name.lower().endswith(".tsv")
+    return is_named and _is(user_path(name), Path.is_file)
 
 
 def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
@@ -191,18 +231,19 @@ def _multi30k(path: Path, split: str, left_out: LeftOut) -> RecordStream:
     return read_multi30k(path, path / IMAGES_FOLDER, split, left_out=left_out)
 
 
-def _parquet(path: Path, split: str, left_out: LeftOut) -> RecordStream:
-    # Imported here, because pyarrow is an extra and takes a third of a second.
-    from tandem.corpus.readers.parquet import read_parquet
-
-    return read_parquet(path, split, left_out=left_out)
-
-
 _READERS: Final[Mapping[str, Callable[..., RecordStream]]] = {
     "folder": read_picture_folder,
     "list": read_caption_list,
     "multi30k": _multi30k,
     "webdataset": read_webdataset,
-    "parquet": _parquet,
+    "table": read_table,
+    "parquet": partial(read_table, suffixes=PARQUET),
 }
-_KINDS: Final = {".tar": "webdataset", ".parquet": "parquet", ".tsv": "list"}
+_KINDS: Final = {
+    ".tar": "webdataset",
+    ".parquet": "parquet",
+    ".tsv": "list",
+    ".csv": "table",
+    ".jsonl": "table",
+}
+_OF_TABLES: Final = ("table", "parquet")

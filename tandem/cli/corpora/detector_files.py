@@ -32,9 +32,9 @@ def open_detector_files(path: Path, left_out: LeftOut) -> RegionReader:
 
 
 def with_pictures(records: Iterable[Record]) -> Iterator[SentRecord]:
-    """Yields each record with its picture's bytes."""
+    """Yields each record with its picture's bytes, or the text that it is."""
     for record in records:
-        yield record, record.image.read()
+        yield record, record.image.read() if record.text is None else record.text
 
 
 def with_regions(

@@ -60,9 +60,9 @@ class ItemForm:
 
         All have the corpus's attributes, the split and the language, an image that of each caption.
         """
-        shared = {**record.attributes, "split": record.split}
+        shared: Attributes = {"split": record.split, **record.attributes}
         languages = sorted({caption.language for caption in record.captions})
-        attributes: Attributes = {**shared, "language": tuple(languages)}
+        attributes: Attributes = {"language": tuple(languages), **shared}
         if self.caption_attribute is not None:
             attributes = {**attributes, self.caption_attribute: _attribute_captions(record)}
         yield _with_row(record, record.record_id, content, attributes)

@@ -10,7 +10,15 @@ from typing import Annotated, Final, Self, TypeVar
 
 import typer
 
-from tandem.cli.corpora.corpora import CORPUS_HELP, EXCLUDE, corpus_place, index_of, open_corpus
+from tandem.cli.corpora.corpora import (
+    COLUMN,
+    CORPUS_HELP,
+    EXCLUDE,
+    columns_of,
+    corpus_place,
+    index_of,
+    open_corpus,
+)
 from tandem.cli.corpora.detector_files import (
     SentRecord,
     open_detector_files,
@@ -69,6 +77,7 @@ class SourceOptions:
     ] = None
     seed: Annotated[int, "which scenes"] = DEFAULT_SEED
     exclude: EXCLUDE = None
+    column: COLUMN = None
     on_error: Annotated[
         OnError,
         "what to do with an unreadable image or caption: stop, or skip and count it; "
@@ -125,7 +134,10 @@ class SourceJob:
         self.skipped = SkippedRecords(
             goes_on=asked.on_error is OnError.SKIP, excluded=tuple(asked.exclude or ())
         )
-        return open_corpus(asked.corpus, asked.split, asked.seed, asked.count, self.skipped)
+        columns = columns_of(asked.column)
+        return open_corpus(
+            asked.corpus, asked.split, asked.seed, asked.count, self.skipped, columns
+        )
 
     def compare(self) -> list[str]:
         """Finds out which stored items the index has lost; returns ids that the job does not know.

@@ -50,6 +50,7 @@ from tandem.contract.search.item_changes import (
     ItemPatch,
     ItemsChange,
     ItemSelection,
+    ItemsRemoval,
 )
 from tandem.contract.search.query import (
     GivenEncoding,
@@ -148,12 +149,17 @@ class FakeIndex:
         items[patch.item_id] = StoredWords(kept, content, item_words(kept, content))
         return None
 
-    def remove(self, index_id: str, item_ids: Sequence[str]) -> Removal:
+    def remove(self, asked: ItemsRemoval) -> Removal:
         """Removes the items that exist."""
         with self._lock:
-            items = self._indexes.get(check_index_id(index_id), {})
-            count = sum(items.pop(item_id, None) is not None for item_id in item_ids)
-            return Removal(count, self._new_token())
+            items = self._indexes.get(check_index_id(asked.index_id), {})
+            if asked.selection is None:
+                count = sum(items.pop(item_id, None) is not None for item_id in asked.item_ids)
+                return Removal(count, self._new_token())
+            ids = self.selected(asked.index_id, asked.selection)
+            for item_id in () if asked.dry_run else ids:
+                del items[item_id]
+            return Removal(len(ids), self._new_token(), item_ids=ids[:20])
 
     def remove_index(self, index_id: str) -> Removal:
         """Removes an index; raises IndexNotFound."""

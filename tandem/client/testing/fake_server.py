@@ -210,12 +210,7 @@ class _FakeServicer(
 
     @_answering
     def RemoveItems(self, request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
-        asked = REMOVAL_QUERY_WIRE.from_proto(request)
-        if asked.selection is None:
-            return REMOVAL_WIRE.to_proto(self._index.remove(asked.index_id, asked.item_ids))
-        ids = self._index.selected(asked.index_id, asked.selection)
-        removal = self._index.remove(asked.index_id, () if asked.dry_run else ids)
-        return REMOVAL_WIRE.to_proto(replace(removal, removed_count=len(ids), item_ids=ids[:20]))
+        return REMOVAL_WIRE.to_proto(self._index.remove(REMOVAL_QUERY_WIRE.from_proto(request)))
 
     @_answering
     def RemoveIndex(self, request: pb.RemoveIndexRequest) -> pb.RemoveIndexResponse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 
 from typing_extensions import assert_never
 
@@ -30,6 +29,7 @@ from tandem.contract.filtering.filters import (
     check_filter_value_count,
     check_value_count,
 )
+from tandem.contract.filtering.plain_values import plain_value
 from tandem.contract.record_wire import Field, RecordWire
 from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.v1 import attribute_pb2 as pb
@@ -98,21 +98,10 @@ def value_to_proto(value: object) -> pb.AttributeValue:
             return pb.AttributeValue(text=value)
         case tuple() | list() if all(isinstance(each, str) for each in value):
             return pb.AttributeValue(texts=pb.TextList(values=value))
-        case _ if (plain := _plain(value)) is not None:
+        case _ if (plain := plain_value(value)) is not None:
             return value_to_proto(plain)
         case _:
-            raise TypeError(
-                f"it is of type {type(value).__name__}; send a str, int, float, bool or list of "
-                "str, or leave it out"
-            )
-
-
-def _plain(value: object) -> object:
-    """Returns a date as a text of ISO 8601, and what Python has for a value of NumPy's, or None."""
-    if isinstance(value, date) or type(value).__name__ == "datetime64":  # without importing NumPy
-        text = value.isoformat() if isinstance(value, date) else str(value)
-        return None if text == "NaT" else text
-    return value.tolist() if hasattr(value, "tolist") else None
+            raise TypeError(f"it is {value}; leave it out")
 
 
 def filter_from_proto(message: pb.Filter) -> Filter:

@@ -1,7 +1,8 @@
 """Reads corpora on disk; each reader returns a `RecordStream` of one split.
 
-- karpathy.py, multi30k.py, caption_list.py, picture_folder.py, parquet.py, webdataset.py: the
+- karpathy.py, multi30k.py, caption_list.py, picture_folder.py, webdataset.py, table.py: the
   layouts
+- text_tables.py, parquet.py: rows of tables
 - record_stream.py: unique ids, counts and what was left out, for every layout
 - splits.py, shards.py: names of splits, and the files of each
 - caption_text.py, image_sources.py: captions in text files, pictures in files

@@ -18,7 +18,7 @@ from typing import Final
 from tandem.corpus.errors import CorpusFileMissing, CorpusMalformed, PictureIsUrl
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.caption_text import decoded, numbered_captions, numbered_lines
-from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, image_file
+from tandem.corpus.readers.image_sources import PICTURE_SUFFIXES, URL, image_file
 from tandem.corpus.readers.plain_file import list_folder
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.splits import split_named
@@ -28,7 +28,6 @@ _SUFFIX: Final = ".tsv"
 # Flickr's own lists number a picture's captions: 1.jpg#0.
 _PICTURE = re.compile(rf"({'|'.join(map(re.escape, PICTURE_SUFFIXES))})(#\d+)?\s*$", re.IGNORECASE)
 _HEADERS: Final = ("image", "picture", "photo", "file", "filename", "file_name", "path", "url")
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://|//|data:", re.IGNORECASE)
 
 
 def read_caption_list(
@@ -119,7 +118,7 @@ def _columns(line: bytes, place: str) -> tuple[bytes, str]:
             f"{place} has {len(columns)} columns; write caption, one tab, the picture's file"
         )
     name = unicodedata.normalize("NFC", decoded(columns[1], place))
-    if _URL.match(name):
+    if URL.match(name):
         raise PictureIsUrl(place=place, url=name)
     if not _PICTURE.search(name):
         if _PICTURE.search(columns[0].decode("utf-8", "replace")):

@@ -25,19 +25,21 @@ OTHER_LANGUAGE_FIELD: Final = "lang"
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
-def numbered_lines(path: Path, root: Path | None = None) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(
+    path: Path, root: Path | None = None, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[tuple[int, bytes]]:
     """Yields each line without its end, with its number from 1; decompresses .gz files.
 
     Lines end only in LF or CR LF; str.splitlines would also split at U+2028 and similar characters,
     which occur in captions from the web. Lines are bytes, for `decoded`, so that one that is not
     UTF-8 affects only its own record. Raises CorpusFileMissing for a missing file or a link out of
     `root`, and CorpusMalformed for UTF-16, lines that end in only CR or are longer than
-    MAX_LINE_BYTES, or a file that cannot be read.
+    `max_line_bytes`, or a file that cannot be read.
     """
     with open_plain_file(path, root) as packed:
         file = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
         number = 0
-        while line := _read_line(file, f"{path}: line {number + 1}"):
+        while line := _read_line(file, f"{path}: line {number + 1}", max_line_bytes):
             number += 1
             if number == 1:
                 _check_no_utf16(line, str(path))
@@ -120,13 +122,13 @@ def numbered_captions(record_id: str, texts: Iterable[str], language: str) -> tu
     )
 
 
-def _read_line(file: gzip.GzipFile | BufferedReader, place: str) -> bytes:
+def _read_line(file: gzip.GzipFile | BufferedReader, place: str, max_bytes: int) -> bytes:
     try:
-        line = file.readline(MAX_LINE_BYTES + 1)
+        line = file.readline(max_bytes + 1)
     except (EOFError, OSError, zlib.error) as error:  # of a .gz cut short, damaged, or none
         raise CorpusMalformed(f"{place} cannot be read ({error}); fetch the file again") from error
-    if len(line) > MAX_LINE_BYTES:
-        raise CorpusMalformed(f"{place} has more than {MAX_LINE_BYTES:,} bytes; is this a text?")
+    if len(line) > max_bytes:
+        raise CorpusMalformed(f"{place} has more than {max_bytes:,} bytes; is this a text?")
     return line
 
 

@@ -1,15 +1,18 @@
 """Gives readers the picture files that a corpus names."""
 
+import base64
 import os
+import re
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final, TypeGuard
 
 from tandem.corpus.errors import (
     CorpusMalformed,
     PictureFileMissing,
+    PictureIsUrl,
     PictureMissing,
     PictureOutside,
     PictureTooLarge,
@@ -25,6 +28,10 @@ PICTURE_SUFFIXES: Final = (
     # What reads the picture says whether it takes these.
     *(".heic", ".heif", ".avif"),
 )
+URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://|//|data:", re.IGNORECASE)
+# Shorter ones are names without a suffix. No picture has so few bytes.
+_BASE64: Final = re.compile(r"(?:data:[^,]*;base64,)?(?P<digits>[A-Za-z0-9+/_\s-]{64,}={0,2}\s*)")
+_URL_SAFE: Final = str.maketrans("-_", "+/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,56 @@ class NoImage(ImageSource):
     def read(self) -> bytes:
         """Raises PictureMissing."""
         raise PictureMissing(f"{self.place} has {self.wanted}; add the picture or take it out")
+
+
+@dataclass(frozen=True, slots=True)
+class CellImage(ImageSource):
+    """Reads a picture from a cell of a table: bytes, base64, or a path.
+
+    A path starts from the table's folder and may lead anywhere, since it is the user's own table.
+    """
+
+    cell: Any
+    folder: Path
+    place: str
+
+    def __str__(self) -> str:
+        return str(self._file()) if self.is_path(self.cell) else self.place
+
+    def read(self) -> bytes:
+        """Returns the picture's bytes.
+
+        Raises PictureIsUrl, CorpusMalformed for another type, and as ImageFile does.
+        """
+        if self.is_path(self.cell):
+            return self._file().read()
+        if isinstance(self.cell, bytes):
+            check_size(str(self), len(self.cell))
+            return self.cell
+        if not isinstance(self.cell, str):
+            raise CorpusMalformed(f"{self.place} has a picture of type {type(self.cell).__name__}")
+        if match := _BASE64.fullmatch(self.cell):
+            try:
+                return base64.b64decode(match["digits"].translate(_URL_SAFE) + "==")
+            except ValueError as error:
+                raise CorpusMalformed(f"{self.place} has no whole base64: {error}") from error
+        raise PictureIsUrl(place=self.place, url=self.cell)
+
+    def stat(self) -> FileState | None:
+        """Returns the state of the file; None for a picture in the table."""
+        return self._file().stat() if self.is_path(self.cell) else None
+
+    @staticmethod
+    def is_path(cell: Any) -> TypeGuard[str]:  # noqa: ANN401
+        """Returns whether a cell is the path of a file."""
+        return isinstance(cell, str) and not (_BASE64.fullmatch(cell) or URL.match(cell))
+
+    def _file(self) -> ImageFile:
+        name = self.cell.strip().replace("\0", "?")
+        is_of_windows = "\\" in name and not os.path.lexists(self.folder / name)
+        return ImageFile(
+            self.folder / (name.replace("\\", "/") if is_of_windows else name), self.place
+        )
 
 
 def image_file(root: Path, name: str, place: str, walls: Path | None = None) -> ImageFile:

@@ -1,17 +1,9 @@
-"""Reads Parquet files with a picture and its captions in each row.
-
-    image                bytes, or the struct {bytes, path} that Hugging Face's datasets write
-    captions or caption  a text or a list of texts; the first of the two that has any
-    caption_0 …          instead of these, numbered: all that a row has
-    id                   optional: a text or an integer, unique among the rows
-    split                optional: a text; otherwise the file's name gives it (shards.py)
-    language or lang     optional: a text
+"""Reads parquet files as tables: pictures by row groups, other columns in batches.
 
 Needs the extra `parquet`: importing this module without it raises ExtraMissing.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,27 +15,10 @@ from tandem.corpus.errors import (
     PictureFileMissing,
     PictureMissing,
 )
-from tandem.corpus.left_out import FileFault, LeftOut
-from tandem.corpus.readers.caption_text import (
-    CAPTION_FIELDS,
-    LANGUAGE_FIELD,
-    OTHER_LANGUAGE_FIELD,
-    caption_field,
-    check_text_bytes,
-    decoded,
-    language_field,
-    numbered_captions,
-)
+from tandem.corpus.left_out import FileFault
 from tandem.corpus.readers.image_sources import check_size, file_state, image_file
-from tandem.corpus.readers.record_stream import RecordStream
-from tandem.corpus.readers.shards import (
-    ShardFile,
-    check_one_configuration,
-    report_missing_parts,
-    shards_by_split,
-)
-from tandem.corpus.readers.splits import split_named
-from tandem.corpus.records import Caption, FileState, ImageSource, Record
+from tandem.corpus.readers.text_tables import Row, Table
+from tandem.corpus.records import FileState, ImageSource
 
 try:
     import pyarrow as pa
@@ -54,23 +29,17 @@ except ImportError as error:
 # A row group is the smallest unit that can be read: one picture costs the whole group.
 MAX_GROUP_BYTES: Final = 2 * 2**30
 # Equal cells are stored once and take a few bytes each until they are decoded, so a group's real
-# size shows only then. Pictures are decoded one by one, texts, which are small, this many rows at a
-# time.
-_TEXT_ROWS: Final = 64
+# size shows only then. Pictures are decoded one by one, other cells this many rows at a time.
+_BATCH_ROWS: Final = 256
 
-_SUFFIX: Final = ".parquet"
-_IMAGE: Final = "image"
-_ID, _SPLIT = "id", "split"
-_OTHER_TEXTS: Final = (_ID, _SPLIT, LANGUAGE_FIELD, OTHER_LANGUAGE_FIELD)
-_NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
-# Names of columns that look like captions but are not read.
-_LIKE_CAPTIONS = re.compile(r"caption|sentence|text|description", re.IGNORECASE)
 _BYTES: Final = (
     pa.types.is_binary,
     pa.types.is_large_binary,
     pa.types.is_binary_view,
     pa.types.is_fixed_size_binary,
 )
+_LISTS: Final = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
@@ -86,6 +55,7 @@ class ParquetImage(ImageSource):
     group: int
     row: int
     """Row number within the group."""
+    column: str
     place: str
     max_group_bytes: int
     root: Path | None = None
@@ -104,7 +74,12 @@ class ParquetImage(ImageSource):
         try:
             stat = self.file.stat()
             cells = _image_cells(
-                self.file, self.group, self.max_group_bytes, stat.st_mtime_ns, stat.st_size
+                self.file,
+                self.group,
+                self.column,
+                self.max_group_bytes,
+                stat.st_mtime_ns,
+                stat.st_size,
             )
             cell = cells[self.row].as_py()
         except (*_BROKEN, IndexError) as error:
@@ -115,99 +90,92 @@ class ParquetImage(ImageSource):
             return bytes(image_bytes)
         if name := fields.get("path"):
             return image_file(self.file.parent, name, str(self), self.root).read()
-        raise PictureMissing(f"{self} has an empty {_IMAGE}; fill it or remove the row")
+        raise PictureMissing(f"{self} has an empty {self.column}; fill it or remove the row")
 
     def stat(self) -> FileState | None:
         """Returns the parquet file's state."""
         return file_state(self.file)
 
 
-def read_parquet(
-    path: Path,
-    split: str,
-    language: str = "en",
-    max_group_bytes: int = MAX_GROUP_BYTES,
-    left_out: LeftOut | None = None,
-) -> RecordStream:
-    """Returns a split's records, file by file, in the order of their rows.
+class ParquetTable(Table):
+    """A parquet file."""
 
-    Captions are in `language` unless a column gives another. A record's id is its row's, or its
-    file's name and row number from 0. Rows are read group by group, pictures on demand.
+    max_group_bytes = MAX_GROUP_BYTES
+    """Of a group's pictures, decompressed."""
 
-    Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for several configurations at the
-    call. Rejects a file that is not parquet, lacks a column, or declares a row group over
-    `max_group_bytes`, decompressed; a picture's `read` raises CorpusMalformed for a group that
-    exceeds it unannounced. A row without an id is rejected, if others have one. A caption or
-    language of another type becomes its record's `captions_fault`.
-    """
-    left_out = LeftOut() if left_out is None else left_out
-    shards = shards_by_split(path, _SUFFIX, left_out)
-    splits: dict[str, list[ShardFile]] = {}
-    totals: dict[str, int | None] = {}
-    for file_split, its_shards in shards.items():
-        for shard in its_shards:
-            try:
-                row_splits, row_count = _splits_in(shard.path, max_group_bytes, left_out)
-            except CorpusMalformed as error:
-                left_out.refuse(error, FileFault.DAMAGED)
-                continue
-            for each in row_splits or {file_split}:
-                splits.setdefault(each, []).append(shard)
-                before = totals.get(each, 0)
-                totals[each] = None if row_splits or before is None else before + row_count
-    chosen = split_named(split, splits, path, left_out)
-    check_one_configuration(splits[chosen], chosen)
-    report_missing_parts(splits[chosen], left_out)
-    records = _records(splits[chosen], chosen, split, language, max_group_bytes, left_out)
-    return RecordStream(records, path, left_out, totals[chosen])
+    def scan(self, split_column: str) -> None:
+        """Raises CorpusMalformed for a file that is not parquet, or with a row group too large."""
+        file = self.shard.path
+        try:
+            with pq.ParquetFile(file) as parquet:
+                _check_groups(file, parquet.metadata, self.max_group_bytes)
+                self._schema = parquet.schema_arrow
+                self.row_count = parquet.metadata.num_rows
+                self.columns = dict.fromkeys(self._schema.names)
+                if split_column in self.columns and _is_read(self._schema.field(split_column).type):
+                    for batch in parquet.iter_batches(columns=[split_column]):
+                        self.splits |= {each or "" for each in batch.column(0).unique().to_pylist()}
+        except _BROKEN as error:
+            raise _no_parquet(file, error) from error
 
+    def rows(self, image: str = "") -> Iterator[Row]:
+        """Yields the rows; their pictures are read on demand."""
+        file, number = self.shard.path, 0
+        read = [each.name for each in self._schema if _is_read(each.type) or each.name == "id"]
+        is_image = image in self.columns and image not in read
+        for name in self.columns if image else ():
+            if name not in (*read, image):
+                why = f"{self._schema.field(name).type}, of which no attribute is"
+                self.left_out.column_counts[f"{file}: {name}: {why}"] += self.row_count
+        try:
+            with pq.ParquetFile(file) as parquet:
+                for group in range(parquet.num_row_groups):
+                    rows = self._rows(parquet, group, read)
+                    for in_group, row in enumerate(rows):
+                        place = f"{file}: row {number}"
+                        if is_image:
+                            row[image] = ParquetImage(
+                                *(file, group, in_group, image, place),
+                                *(self.max_group_bytes, self.shard.root),
+                            )
+                        yield number, place, row
+                        number += 1
+        except _BROKEN as error:
+            self.left_out.refuse(_no_parquet(file, error), FileFault.DAMAGED)
 
-def _splits_in(file: Path, max_group_bytes: int, left_out: LeftOut) -> tuple[set[str], int]:
-    """Checks a file and returns the splits that its rows name, and the number of rows."""
-    try:
-        with pq.ParquetFile(file) as parquet:
-            names = parquet.schema_arrow.names
-            _check_columns(file, parquet.schema_arrow)
-            _check_groups(file, parquet.metadata, max_group_bytes)
-            for name in names:
-                if _LIKE_CAPTIONS.search(name) and name not in _caption_columns(names):
-                    left_out.pass_over(f"{file}: {name}", FileFault.COLUMN)
-            row_count = parquet.metadata.num_rows
-            if _SPLIT not in names:
-                return set(), row_count
-            splits: set[str] = set()
-            for batch in parquet.iter_batches(columns=[_SPLIT]):
-                splits.update(batch.column(0).to_pylist())
-            if not all(isinstance(each, str) for each in splits):
-                raise CorpusMalformed(
-                    f"{file} has rows whose {_SPLIT} is not text; fill the column"
-                )
-    except _BROKEN as error:
-        raise _no_parquet(file, error) from error
-    return splits, row_count
+    def _rows(
+        self, parquet: pq.ParquetFile, group: int, read: list[str]
+    ) -> Iterator[dict[str, Any]]:
+        if not read:
+            yield from ({} for _ in range(parquet.metadata.row_group(group).num_rows))
+        for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=read):
+            columns = [self._cells(name, batch[name]) for name in read]
+            yield from (dict(zip(read, row, strict=True)) for row in zip(*columns, strict=True))
 
-
-def _caption_columns(names: Iterable[str]) -> list[str]:
-    """Returns the caption columns: the two known ones, or else the numbered ones."""
-    known = [name for name in names if name in CAPTION_FIELDS]
-    numbers = {name: _NUMBERED_CAPTION.fullmatch(name) for name in names}
-    numbered = {name: int(match[1]) for name, match in numbers.items() if match}
-    return known or sorted(numbered, key=numbered.__getitem__)
+    def _cells(self, name: str, column: pa.Array) -> list[Any]:
+        """Returns a column's cells; None for all if Python has no value for one."""
+        kind = column.type
+        if pa.types.is_float32(kind):  # by its own digits: 19.99, not 19.989999771118164
+            column = column.cast(pa.string()).cast(pa.float64())
+        elif pa.types.is_timestamp(kind):
+            column = column.cast(pa.timestamp("us", kind.tz and "UTC"), safe=False)
+        try:
+            cells: list[Any] = column.to_pylist()
+        except (ValueError, OverflowError) as error:
+            self.left_out.column_counts[f"{self.shard.path}: {name}: {error}"] += len(column)
+            return [None] * len(column)
+        return cells
 
 
-def _check_columns(file: Path, schema: pa.Schema) -> None:
-    there = ", ".join(schema.names)
-    if _IMAGE not in schema.names or not _caption_columns(schema.names):
-        raise CorpusMalformed(
-            f"{file} needs the columns {_IMAGE} and {' or '.join(CAPTION_FIELDS)}; it has: {there}"
-        )
-    kind = schema.field(_IMAGE).type
-    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        kind = kind.field("bytes").type
-    if not any(is_bytes(kind) for is_bytes in _BYTES):
-        raise CorpusMalformed(
-            f"{file}: the column {_IMAGE} is {kind}; it must be bytes or {{bytes, path}}"
-        )
+def _is_read(kind: pa.DataType) -> bool:
+    """Returns whether cells may be attributes, texts or ids: not pictures, vectors, structures."""
+    if _is_any_of(_LISTS, kind):
+        return _is_any_of(_TEXTS, kind.value_type)
+    return not (pa.types.is_nested(kind) or _is_any_of(_BYTES, kind))
+
+
+def _is_any_of(kinds: tuple[Any, ...], kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 def _check_groups(file: Path, metadata: pq.FileMetaData, max_group_bytes: int) -> None:
@@ -217,93 +185,15 @@ def _check_groups(file: Path, metadata: pq.FileMetaData, max_group_bytes: int) -
             raise _group_too_large(file, group, f"{group_bytes:,}", max_group_bytes)
 
 
-def _records(
-    shards: list[ShardFile],
-    chosen: str,
-    split: str,
-    language: str,
-    max_group_bytes: int,
-    left_out: LeftOut,
-) -> Iterator[Record]:
-    for shard in shards:
-        for number, source, row in _rows(shard, chosen, max_group_bytes, left_out):
-            place = str(source)
-            try:
-                record_id = _record_id(row, place, default=f"{shard.name}/{number}")
-            except CorpusMalformed as error:
-                left_out.refuse(error)
-                continue
-            captions: tuple[Caption, ...] = ()
-            fault = None
-            try:
-                its_language = language_field(row, place) or shard.partitions.get(
-                    LANGUAGE_FIELD, language
-                )
-                captions = numbered_captions(record_id, _texts(row, place), its_language)
-            except CorpusMalformed as error:
-                fault = str(error)
-            yield Record(record_id, captions, split, record_id, source, captions_fault=fault)
-
-
-def _texts(row: dict[str, Any], place: str) -> list[str]:
-    if row.keys() & set(CAPTION_FIELDS):
-        texts = caption_field(row, place)
-    else:
-        cells = ({CAPTION_FIELDS[0]: row[name]} for name in _caption_columns(row))
-        texts = [text for cell in cells for text in caption_field(cell, place)]
-    check_text_bytes(sum(map(len, texts)), place)
-    return texts
-
-
-def _rows(
-    shard: ShardFile, split: str, max_group_bytes: int, left_out: LeftOut
-) -> Iterator[tuple[int, ParquetImage, dict[str, Any]]]:
-    """Yields number, picture and other cells by column of each row of the split."""
-    file = shard.path
-    try:
-        with pq.ParquetFile(file) as parquet:
-            names = parquet.schema_arrow.names
-            read = {*_caption_columns(names), *_OTHER_TEXTS}
-            columns = [name for name in names if name in read]
-            first_row = 0
-            for group in range(parquet.num_row_groups):
-                batches = parquet.iter_batches(_TEXT_ROWS, row_groups=[group], columns=columns)
-                rows = (row for batch in batches for row in batch.to_pylist())
-                for number, row in enumerate(rows):
-                    if row.get(_SPLIT, split) == split:
-                        place = f"{file}: row {first_row + number}"
-                        source = ParquetImage(
-                            file, group, number, place, max_group_bytes, shard.root
-                        )
-                        yield first_row + number, source, row
-                first_row += parquet.metadata.row_group(group).num_rows
-    except _BROKEN as error:
-        left_out.refuse(_no_parquet(file, error), FileFault.DAMAGED)
-
-
-def _record_id(row: dict[str, Any], place: str, default: str) -> str:
-    if _ID not in row:
-        return default
-    value = row[_ID]
-    # pandas turns integers into floats if one is missing.
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bytes):
-        value = decoded(value, f"{place}: the {_ID}")
-    if value is None or value != value:  # NaN, which pandas writes for none
-        raise CorpusMalformed(f"{place} has no {_ID}; give it one, as the other rows have")
-    return str(value)
-
-
 @lru_cache(maxsize=2)
 def _image_cells(
-    file: Path, group: int, max_group_bytes: int, _mtime_ns: int, _size_bytes: int
+    file: Path, group: int, column: str, max_group_bytes: int, _mtime_ns: int, _size_bytes: int
 ) -> list[pa.Scalar]:
     """Returns a group's pictures; time and size invalidate the cache when the file changes."""
     cells: list[pa.Scalar] = []
     total_bytes = 0
     with pq.ParquetFile(file) as parquet:
-        for batch in parquet.iter_batches(1, row_groups=[group], columns=[_IMAGE]):
+        for batch in parquet.iter_batches(1, row_groups=[group], columns=[column]):
             total_bytes += batch.nbytes
             if total_bytes > max_group_bytes:
                 raise _group_too_large(file, group, f"over {max_group_bytes:,}", max_group_bytes)

@@ -2,10 +2,15 @@
 
 import unicodedata
 from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
 
 from tandem.corpus.errors import CorpusMalformed, NothingRead
 from tandem.corpus.left_out import LeftOut, ReaderFault
 from tandem.corpus.records import Record
+
+_RECENT_COUNT: Final = 2**16
 
 
 class RecordStream(Iterator[Record]):
@@ -69,73 +74,53 @@ class RecordStream(Iterator[Record]):
                 raise
             if self._is_taken(record):
                 self._given_count += 1
-                self.left_out.uncaptioned_count += not (record.captions or record.captions_fault)
+                self.left_out.uncaptioned_count += not (
+                    record.captions or record.captions_fault or record.text
+                )
                 return record
         raise StopIteration
 
     def _is_taken(self, record: Record) -> bool:
         named = f"{record.record_id!a} ({record.image})"
         try:
-            same, owner = self._ids.add(record)
+            same = self._ids.add(record)
         except UnicodeEncodeError as error:
             message = f"{named}: a lone surrogate in the id {error.object!a}; correct it"
             self.left_out.refuse(CorpusMalformed(message), ReaderFault.ID_UNREADABLE)
             return False
         if same:
             message = (
-                f"{named}: the record or a caption of it would be called {same!r}, as is record "
-                f"{owner!r} or one of its captions; give each a name of its own"
+                f"{named}: the record or a caption of it would be called {same!r}, as is a record "
+                "or caption before it; give each a name of its own"
             )
             self.left_out.refuse(CorpusMalformed(message), ReaderFault.SAME_ID)
         return not same
 
 
 class _ItemIds:
-    """Holds the ids of all items so far, in NFC.
-
-    A caption's id is usually its record's followed by "#en-0". Of these only the suffixes are kept,
-    and equal tuples of suffixes once, because six million captions would fill a gigabyte.
-    """
+    """Holds 64 bits of the hash of each id so far, in NFC: 8 bytes, since there may be millions."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, tuple[str, ...]] = {}
-        """Suffixes of the captions' ids, by record."""
-        self._others: dict[str, str] = {}
-        """The record of each caption with any other id."""
-        self._known_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._sorted = np.empty(0, np.int64)
+        self._recent: set[int] = set()
 
-    def add(self, record: Record) -> tuple[str, str]:
-        """Adds a record's ids and returns two empty strings.
+    def add(self, record: Record) -> str:
+        """Adds a record's ids; returns one that is taken and adds none, or an empty string.
 
-        If an id is taken, adds none and returns the id and its owner. Raises UnicodeEncodeError for
-        an id with a lone surrogate.
+        Raises UnicodeEncodeError for an id with a lone surrogate.
         """
-        record_id = unicodedata.normalize("NFC", record.record_id)
-        own: set[str] = set()
+        own: set[int] = set()
         for item_id in (record.record_id, *(each.caption_id for each in record.captions)):
             item_id.encode()
-            key = unicodedata.normalize("NFC", item_id)
-            owner = record_id if key in own else self._owner(key)
-            if owner is not None:
-                return item_id, owner
+            key = hash(unicodedata.normalize("NFC", item_id))
+            place = int(np.searchsorted(self._sorted, key))
+            is_old = place < len(self._sorted) and self._sorted[place] == key
+            if is_old or key in self._recent or key in own:
+                return item_id
             own.add(key)
-        start = f"{record_id}#"
-        ends = tuple(each.removeprefix(start) for each in sorted(own) if each.startswith(start))
-        self._ends[record_id] = self._known_ends.setdefault(ends, ends)
-        for key in own:
-            if key != record_id and not key.startswith(start):
-                self._others[key] = record_id
-        return "", ""
-
-    def _owner(self, key: str) -> str | None:
-        """Returns the record that has the id, or whose caption has it."""
-        if key in self._ends:
-            return key
-        if key in self._others:
-            return self._others[key]
-        position = key.find("#")
-        while position >= 0:
-            if key[position + 1 :] in self._ends.get(key[:position], ()):
-                return key[:position]
-            position = key.find("#", position + 1)
-        return None
+        self._recent |= own
+        if len(self._recent) >= _RECENT_COUNT:
+            recent = np.fromiter(self._recent, np.int64)
+            self._sorted = np.sort(np.concatenate([self._sorted, recent]), kind="stable")
+            self._recent.clear()
+        return ""

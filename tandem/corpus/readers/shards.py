@@ -66,7 +66,7 @@ class ShardFile:
 
 
 def shards_by_split(
-    path: Path, suffix: str, left_out: LeftOut | None = None
+    path: Path, suffixes: tuple[str, ...], left_out: LeftOut | None = None
 ) -> dict[str, list[ShardFile]]:
     """Returns each split's files by the order of their names.
 
@@ -77,26 +77,35 @@ def shards_by_split(
     left_out = LeftOut() if left_out is None else left_out
     splits = defaultdict(list)
     if path.is_file():
-        splits[_split_of(path.stem) or WHOLE_SPLIT].append(ShardFile(path, path.stem))
+        name = _stem(path.name, suffixes) or path.stem
+        splits[_split_of(name) or WHOLE_SPLIT].append(ShardFile(path, name))
     elif path.is_dir():
         for file in sorted(files_below(path, path, left_out)):
             below = file.relative_to(path)
             if below.name.startswith("_"):
                 continue  # Spark's own: _SUCCESS, _committed_…, _metadata
-            if file.suffix.lower() != suffix:
+            stem = _stem(below.name, suffixes)
+            if stem is None:
                 left_out.pass_over(file)
             elif leads_out(file, path):
                 left_out.pass_over(file, FileFault.LEADS_OUT)
             else:
-                name = str(below.with_suffix(""))
-                splits[split_of(below)].append(ShardFile(file, name, path))
+                name = str(below.with_name(stem))
+                of = below.with_name(stem + suffixes[0])
+                splits[split_of(of)].append(ShardFile(file, name, path))
     if not splits:
         there = left_out.summary()
         raise CorpusFileMissing(
-            f"no {suffix} file at {path}; give one, or the folder they lie in"
+            f"no {' or '.join(suffixes)} file at {path}; give one, or the folder they lie in"
             + (f" ({there})" if there else "")
         )
     return dict(splits)
+
+
+def _stem(name: str, suffixes: tuple[str, ...]) -> str | None:
+    """Returns a name without the suffix that it has of these, if it has one."""
+    ending = next((each for each in suffixes if name.lower().endswith(each)), None)
+    return None if ending is None else name[: -len(ending)]
 
 
 def check_one_configuration(shards: Iterable[ShardFile], split: str) -> None:

@@ -97,7 +97,7 @@ def read_webdataset(
     """
     left_out = LeftOut() if left_out is None else left_out
     _check_uncompressed(path, split, left_out)
-    shards = shards_by_split(path, _SUFFIX, left_out)
+    shards = shards_by_split(path, (_SUFFIX,), left_out)
     name = split_named(split, shards, path, left_out)
     chosen = shards[name]
     check_one_configuration(chosen, name)

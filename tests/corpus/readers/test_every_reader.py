@@ -23,9 +23,9 @@ from tandem.corpus.errors import (
 from tandem.corpus.readers.caption_list import read_caption_list
 from tandem.corpus.readers.karpathy import read_karpathy
 from tandem.corpus.readers.multi30k import read_multi30k
-from tandem.corpus.readers.parquet import read_parquet
 from tandem.corpus.readers.picture_folder import read_picture_folder
 from tandem.corpus.readers.record_stream import RecordStream
+from tandem.corpus.readers.table import read_table
 from tandem.corpus.readers.webdataset import read_webdataset
 from tests.support.corpus.made_corpora import Made, a_folder, as_made, made
 
@@ -132,8 +132,8 @@ LAYOUTS = {
     "folder": Layout(_write_folder, read_picture_folder, "train", "train/cat.txt"),
     "webdataset": Layout(_packer(tarfile.GNU_FORMAT, ".txt"), read_webdataset),
     "webdataset json": Layout(_packer(tarfile.PAX_FORMAT, ".json"), read_webdataset),
-    "parquet": Layout(_tabler("zstd", is_struct=False), read_parquet),
-    "parquet struct": Layout(_tabler("snappy", is_struct=True), read_parquet),
+    "parquet": Layout(_tabler("zstd", is_struct=False), read_table),
+    "parquet struct": Layout(_tabler("snappy", is_struct=True), read_table),
 }
 each_layout = pytest.mark.parametrize("name", LAYOUTS)
 each_of_files = pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_two_images_of_one_name_are_refused(coco: Path) -> None:
     document["images"].append(document["images"][0])
     written(document, coco.parent)
 
-    with pytest.raises(CorpusMalformed, match=r"would be called 't1', as is record 't1'"):
+    with pytest.raises(CorpusMalformed, match=r"would be called 't1', as is a record"):
         list(read_karpathy(coco, coco.parent, "train"))
 
 

@@ -21,7 +21,8 @@ from tandem.corpus.errors import (
     SplitUnknown,
 )
 from tandem.corpus.left_out import FileFault, LeftOut
-from tandem.corpus.readers.parquet import read_parquet
+from tandem.corpus.readers.parquet import ParquetTable
+from tandem.corpus.readers.table import read_table
 from tandem.corpus.records import Record
 
 HUGGING_FACE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -43,7 +44,7 @@ def pets(path: Path, **more: Any) -> Path:
 
 
 def read(path: Path, split: str = "train") -> list[Record]:
-    return list(read_parquet(path, split))
+    return list(read_table(path, split))
 
 
 def test_a_row_is_a_record(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_the_column_gives_the_split(tmp_path: Path) -> None:
     assert (tested.record_id, tested.split, tested.image.read()) == ("a/1", "test", b"pixels of 1")
     assert len(read(tmp_path, "val")) == 3
     with pytest.raises(SplitUnknown, match=r"split 'extra'; its splits are: test, train, val;"):
-        read_parquet(tmp_path, "extra")
+        read_table(tmp_path, "extra")
 
 
 def test_one_of_several_configurations_is_chosen_by_its_folder(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_one_of_several_configurations_is_chosen_by_its_folder(tmp_path: Path) -
         pets(tmp_path / name / "train" / "0000.parquet", caption=[name] * 3)
 
     with pytest.raises(CorpusMalformed, match="several configurations: de, fr; give the folder"):
-        read_parquet(tmp_path, "train")
+        read_table(tmp_path, "train")
     records = read(tmp_path / "fr")
     assert [each.captions[0].text for each in records] == ["fr", "fr", "fr"]
 
@@ -101,12 +102,12 @@ def test_an_empty_cell_shows_when_the_picture_is_read(tmp_path: Path) -> None:
     struct = pets(tmp_path / "b.parquet", image=packed)
 
     for path, empty in ((bare, [0]), (struct, [0, 2])):
-        records = read(path, path.stem)
+        records = read(path)
         assert records[1].image.read() == b"1"
         for row in empty:
             with pytest.raises(PictureMissing, match=rf"\.parquet: row {row} has an empty image"):
                 records[row].image.read()
-    assert read(bare, "a")[0].captions == ()
+    assert read(bare)[0].captions == ()
 
 
 def test_a_path_without_bytes_is_a_file_next_to_the_corpus(tmp_path: Path) -> None:
@@ -145,13 +146,16 @@ def test_a_changed_file_is_reread_or_missing(tmp_path: Path) -> None:
         first.image.read()
 
 
-def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(tmp_path: Path) -> None:
+def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "train.parquet", image=[bytes(10**6)], caption=["x"])
     assert path.stat().st_size < 10**5
 
-    assert len(list(read_parquet(path, "train", max_group_bytes=2 * 10**6))) == 1
+    assert len(read(path)) == 1
+    monkeypatch.setattr(ParquetTable, "max_group_bytes", 999)
     with pytest.raises(CorpusMalformed, match=r"row group 0 has 1,000,\d+ bytes, the limit is 999"):
-        read_parquet(path, "train", max_group_bytes=999)
+        read(path)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_a_row_group_that_would_fill_the_memory_is_refused_at_the_call(tmp_path:
     ],
 )
 def test_a_row_group_that_turns_out_too_large_is_refused_on_the_way(
-    tmp_path: Path, kind: pa.DataType, encoded: dict[str, Any]
+    tmp_path: Path, kind: pa.DataType, encoded: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """60 rows of one picture lie in a file once: what is read of them stays under the limit."""
     picture = random.Random(1).randbytes(900_000)
@@ -173,7 +177,8 @@ def test_a_row_group_that_turns_out_too_large_is_refused_on_the_way(
     )
     assert path.stat().st_size < 10**6
 
-    refused = next(read_parquet(path, "train", max_group_bytes=2 * 10**6))
+    monkeypatch.setattr(ParquetTable, "max_group_bytes", 2 * 10**6)
+    (refused, *_) = read(path)
     # A pool that no other test uses counts what this one takes.
     before, own = pa.default_memory_pool(), pa.system_memory_pool()
     assert before.backend_name != own.backend_name
@@ -187,24 +192,8 @@ def test_a_row_group_that_turns_out_too_large_is_refused_on_the_way(
         pa.set_memory_pool(before)
 
     assert 0 < own.max_memory() < 6 * 10**6
-    assert next(read_parquet(path, "train", max_group_bytes=6 * 10**7)).image.read() == picture
-
-
-@pytest.mark.parametrize(
-    ("columns", "says"),
-    [
-        ({"image": [b""], "text": ["x"]}, r"captions or caption; it has: image, text"),
-        ({"image": ["1.jpg"], "caption": ["x"]}, "the column image is string; it must be bytes"),
-        ({"image": [b""], "caption": ["x"], "split": [None]}, "rows whose split is not text"),
-    ],
-)
-def test_another_table_is_refused_at_the_call(
-    tmp_path: Path, columns: dict[str, Any], says: str
-) -> None:
-    path = write(tmp_path / "train.parquet", **columns)
-
-    with pytest.raises(CorpusMalformed, match=rf"train\.parquet.*{says}"):
-        read_parquet(path, "train")
+    monkeypatch.setattr(ParquetTable, "max_group_bytes", 6 * 10**7)
+    assert next(read_table(path, "train")).image.read() == picture
 
 
 @pytest.mark.parametrize(
@@ -243,10 +232,10 @@ def test_a_file_that_is_not_parquet_is_refused_at_the_call(tmp_path: Path) -> No
     for content in (b"", b"no parquet at all", path.read_bytes()[:-20]):
         path.write_bytes(content)
         with pytest.raises(CorpusMalformed, match=r"train\.parquet is not a whole parquet file"):
-            read_parquet(path, "train")
+            read_table(path, "train")
 
-    with pytest.raises(CorpusFileMissing, match=r"no \.parquet file at .*nowhere"):
-        read_parquet(tmp_path / "nowhere", "train")
+    with pytest.raises(CorpusFileMissing, match=r"no \.parquet or .* file at .*nowhere"):
+        read_table(tmp_path / "nowhere", "train")
 
 
 def test_damage_raises_only_named_errors(tmp_path: Path) -> None:
@@ -289,18 +278,18 @@ def test_ids_are_of_any_type_and_each_rows_own(tmp_path: Path) -> None:
     path = pets(tmp_path / "train.parquet", id=[1.0, 2.0, None])
     left_out = LeftOut(goes_on=True)
 
-    records = list(read_parquet(path, "train", left_out=left_out))
+    records = list(read_table(path, "train", left_out=left_out))
 
     assert [each.record_id for each in records] == ["1", "2"]
     assert "row 2 has no id" in left_out.first[0]
     records = read(pets(path, id=[b"a", "ä".encode(), b"c"]))
     assert [each.record_id for each in records] == ["a", "ä", "c"]
-    with pytest.raises(CorpusMalformed, match=r"row 2.*would be called 'x', as is record 'x'"):
+    with pytest.raises(CorpusMalformed, match=r"row 2.*would be called 'x', as is a record"):
         read(pets(path, id=["x", "y", "x"]))
 
 
 def test_numbered_columns_are_captions_of_one_picture(tmp_path: Path) -> None:
-    """They keep the order of their numbers; other columns that look like captions are reported."""
+    """They keep the order of their numbers; another column is an attribute."""
     path = write(
         tmp_path / "train.parquet",
         image=[b"0", b"1"],
@@ -309,13 +298,12 @@ def test_numbered_columns_are_captions_of_one_picture(tmp_path: Path) -> None:
         caption_1=["a", "y"],
         alt_text=["?", "?"],
     )
-    left_out = LeftOut()
 
-    first, second = read_parquet(path, "train", left_out=left_out)
+    first, second = read(path)
 
     assert [each.text for each in first.captions] == ["a", "b", "c"]
     assert [each.text for each in second.captions] == ["y", "z"]
-    assert left_out.first_files == {FileFault.COLUMN: [f"{path}: alt_text"]}
+    assert first.attributes == {"alt_text": "?"}
 
 
 def test_a_damaged_file_does_not_end_the_corpus_if_faults_are_skipped(tmp_path: Path) -> None:
@@ -324,10 +312,10 @@ def test_a_damaged_file_does_not_end_the_corpus_if_faults_are_skipped(tmp_path: 
     (tmp_path / "train-0.parquet").write_bytes(b"no parquet")
     left_out = LeftOut(goes_on=True)
 
-    assert len(list(read_parquet(tmp_path, "train", left_out=left_out))) == 3
+    assert len(list(read_table(tmp_path, "train", left_out=left_out))) == 3
     assert left_out.counts == {FileFault.DAMAGED: 1}
     with pytest.raises(CorpusMalformed, match=r"train-0\.parquet is not a whole parquet file"):
-        read_parquet(tmp_path, "train")
+        read_table(tmp_path, "train")
 
 
 def test_a_folder_may_say_the_language(tmp_path: Path) -> None:

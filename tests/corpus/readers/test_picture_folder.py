@@ -333,5 +333,5 @@ def test_no_two_items_have_one_id(pets: Path) -> None:
     """A caption's id is made of its picture's name, and another picture may be called so."""
     (pets / "dog#en-0.jpg").write_bytes(b"pixels")
 
-    with pytest.raises(CorpusMalformed, match=r"would be called 'dog#en-0', as is record 'dog'"):
+    with pytest.raises(CorpusMalformed, match=r"would be called 'dog#en-0', as is a record"):
         ids(pets, "all")

@@ -7,6 +7,7 @@ import pytest
 
 from tandem.corpus.errors import CorpusMalformed, NothingRead
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
+from tandem.corpus.readers import record_stream
 from tandem.corpus.readers.image_sources import NoImage
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.records import Caption, Record
@@ -34,7 +35,9 @@ def stream(*records: Record, goes_on: bool = True) -> RecordStream:
     ],
     ids=range(7),
 )
-def test_two_items_of_one_id_are_refused(other: Record) -> None:
+def test_two_items_of_one_id_are_refused(other: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of ids that are kept sorted, because there are many."""
+    monkeypatch.setattr(record_stream, "_RECENT_COUNT", 3)
     first = [a_record("a", "a#0"), a_record("café"), a_record("d", "d#e#f", "other")]
 
     records = stream(*first, other, last := a_record("z"))
@@ -43,7 +46,7 @@ def test_two_items_of_one_id_are_refused(other: Record) -> None:
 
     stopping = stream(*first, other, goes_on=False)
     assert [next(stopping) for _ in first] == first
-    with pytest.raises(CorpusMalformed, match=r"would be called .* as is record"):
+    with pytest.raises(CorpusMalformed, match=r"would be called .* as is a record"):
         next(stopping)
 
 

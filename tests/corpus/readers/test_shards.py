@@ -16,7 +16,7 @@ from tandem.corpus.readers.shards import (
 def names(path: Path) -> dict[str, list[str]]:
     return {
         split: [shard.name for shard in shards]
-        for split, shards in shards_by_split(path, ".tar").items()
+        for split, shards in shards_by_split(path, (".tar",)).items()
     }
 
 
@@ -53,13 +53,13 @@ def test_a_link_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
 
     (tmp_path / "val" / "loop.tar").symlink_to(tmp_path / "val" / "loop.tar")
     left_out = LeftOut()
-    assert list(shards_by_split(tmp_path, ".tar", left_out)) == ["train", "val"]
+    assert list(shards_by_split(tmp_path, (".tar",), left_out)) == ["train", "val"]
     assert left_out.first_files == {FileFault.UNLISTED: [f"{tmp_path}/val/loop.tar"]}
 
 
 def test_nothing_is_refused_by_its_path(tmp_path: Path) -> None:
     with pytest.raises(CorpusFileMissing, match=r"no \.tar file at .*nowhere"):
-        shards_by_split(tmp_path / "nowhere", ".tar")
+        shards_by_split(tmp_path / "nowhere", (".tar",))
 
 
 SPARK = "part-0000{}-a5835434-5909-4f72-a89e-2fc1d17efc62-c000.snappy"
@@ -88,7 +88,7 @@ def test_splits_as_hugging_face_and_spark_lay_them_out(
     (path.parent / f".{path.name}.crc").touch()
     left_out = LeftOut()
 
-    found = shards_by_split(tmp_path, ".parquet", left_out)
+    found = shards_by_split(tmp_path, (".parquet",), left_out)
 
     assert [(each, [s.name for s in shards]) for each, shards in found.items()] == [(split, [name])]
     assert not left_out.file_counts
@@ -114,7 +114,7 @@ def test_configurations_side_by_side_are_refused(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    train = shards_by_split(tmp_path, ".parquet")["train"]
+    train = shards_by_split(tmp_path, (".parquet",))["train"]
 
     assert len(train) == len(names)
     if configurations is None:
@@ -129,7 +129,7 @@ def test_folders_stand_for_columns(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.touch()
 
-    (shard,) = shards_by_split(tmp_path, ".parquet")["val"]
+    (shard,) = shards_by_split(tmp_path, (".parquet",))["val"]
 
     assert shard.partitions == {"language": "de", "split": "val"}
 
@@ -144,7 +144,7 @@ def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
     (root / "2.tar").symlink_to(outside)
     left_out = LeftOut()
 
-    assert [shard.name for shard in shards_by_split(root, ".tar", left_out)["all"]] == ["0"]
+    assert [shard.name for shard in shards_by_split(root, (".tar",), left_out)["all"]] == ["0"]
     assert left_out.file_counts == {".csv": 1, FileFault.LEADS_OUT: 1}
 
 
@@ -159,7 +159,7 @@ def test_a_snapshot_in_hugging_faces_cache_is_read_through_its_links(tmp_path: P
     (snapshot / "data" / "train-0.parquet").symlink_to("../../../blobs/1234")
     (snapshot / "data" / "train-1.parquet").symlink_to(tmp_path / "other")
 
-    (shard,) = shards_by_split(snapshot, ".parquet")["train"]
+    (shard,) = shards_by_split(snapshot, (".parquet",))["train"]
 
     assert shard.name == "data/train-0"
 
@@ -180,7 +180,7 @@ def test_parts_that_names_promise_are_missed(
         (tmp_path / f"train-{name}.tar").touch()
     left_out = LeftOut()
 
-    report_missing_parts(shards_by_split(tmp_path, ".tar")["train"], left_out)
+    report_missing_parts(shards_by_split(tmp_path, (".tar",))["train"], left_out)
 
     expected = [] if missing is None else [f"{tmp_path}/{missing}"]
     assert left_out.first_files.get(FileFault.PARTS_MISSING, []) == expected

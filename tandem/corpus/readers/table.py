@@ -1,0 +1,302 @@
+"""Reads tables, CSV, JSON Lines or parquet, whose rows are pictures or texts with attributes.
+
+    image                bytes, a path from the table's folder, base64, or the struct {bytes, path}
+                         that Hugging Face's datasets write; also picture, photo, file_name …
+    captions or caption  a text or a list of texts; or caption_0 …, all numbered ones; or text
+    id                   optional: a text or a number, unique among the rows
+    split                optional, if there are names of splits in it; otherwise the file's name
+                         gives it (shards.py)
+    language or lang     optional: a text
+    any other            an attribute
+
+A row without a picture is the text itself.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from tandem.contract.filtering.attributes import (
+    MAX_ATTRIBUTE_COUNT,
+    Attributes,
+    AttributeValue,
+    value_fault,
+)
+from tandem.contract.filtering.plain_values import attribute_name
+from tandem.corpus.errors import CorpusMalformed
+from tandem.corpus.left_out import FileFault, LeftOut
+from tandem.corpus.readers.caption_text import (
+    CAPTION_FIELDS,
+    LANGUAGE_FIELD,
+    OTHER_LANGUAGE_FIELD,
+    caption_field,
+    check_text_bytes,
+    decoded,
+    language_field,
+    numbered_captions,
+)
+from tandem.corpus.readers.image_sources import CellImage, NoImage
+from tandem.corpus.readers.record_stream import RecordStream
+from tandem.corpus.readers.shards import (
+    ShardFile,
+    check_one_configuration,
+    report_missing_parts,
+    shards_by_split,
+)
+from tandem.corpus.readers.splits import EVERY_SPLIT, WHOLE_SPLIT, is_well_known, split_named
+from tandem.corpus.readers.text_tables import CsvTable, JsonLinesTable, Table
+from tandem.corpus.records import Caption, ImageSource, Record, record_id_of
+
+PARQUET: Final = (".parquet",)
+_JSON_LINES: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+TABLES: Final = (*PARQUET, *_JSON_LINES, ".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+ROLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "id": ("id", "item_id"),
+    "image": ("image", "picture", "photo", "image_path", "file_name", "filename"),
+    "text": (*CAPTION_FIELDS, "text"),
+    "split": ("split",),
+    "language": (LANGUAGE_FIELD, OTHER_LANGUAGE_FIELD),
+}
+"""What a column may be besides an attribute, and the names by which it is found."""
+_NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
+# `tandem ingest` may add the split, the language and an attribute of captions.
+_MAX_COLUMN_COUNT: Final = MAX_ATTRIBUTE_COUNT - 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A table, and which of its rows are meant."""
+
+    table: Table
+    row_split: str | None
+    """What the column of splits has; None for every row of a table without one."""
+
+
+def read_table(
+    path: Path,
+    split: str,
+    language: str = "en",
+    left_out: LeftOut | None = None,
+    suffixes: tuple[str, ...] = TABLES,
+    columns: Mapping[str, str] | None = None,
+) -> RecordStream:
+    """Returns a split's records, file by file, in the order of their rows.
+
+    `path` is one file, or a folder with files of `suffixes`. `columns` has columns by what they
+    are: one of ROLES, with an empty name for none, or an attribute. A record's id is its row's; or
+    the picture's path, of which consecutive rows are captions of one record; or its file's name
+    and row number from 0. Captions are in `language` unless a column gives another. A table
+    without splits is each of the common ones.
+
+    Raises CorpusFileMissing, SplitUnknown, and CorpusMalformed for several configurations or a
+    column that is missing at the call. Rejects a file that is no table, and a row without an id,
+    if others have one. A caption or language of another type becomes its record's
+    `captions_fault`. Values that no attribute has are counted by column.
+    """
+    left_out = LeftOut() if left_out is None else left_out
+    asked = columns or {}
+    splits: dict[str, list[_Source]] = defaultdict(list)
+    for file_split, shards in shards_by_split(path, suffixes, left_out).items():
+        for shard in shards:
+            try:
+                table = _opened(shard, asked.get("split") or "split", left_out)
+            except CorpusMalformed as error:
+                left_out.refuse(error, FileFault.DAMAGED)
+                continue
+            row_splits = {each or WHOLE_SPLIT for each in table.splits}
+            if split in row_splits or any(map(is_well_known, row_splits)):
+                for each in row_splits:
+                    splits[each].append(_Source(table, each))
+            else:
+                of_file = file_split if is_well_known(file_split) else WHOLE_SPLIT
+                splits[of_file].append(_Source(table, None))
+    is_whole = splits.keys() == {WHOLE_SPLIT} and is_well_known(split)
+    if is_whole or split == EVERY_SPLIT:
+        chosen = [source for found in splits.values() for source in found]
+    else:
+        chosen = splits[split_named(split, splits, path, left_out)]
+    check_one_configuration((each.table.shard for each in chosen), split)
+    report_missing_parts((each.table.shard for each in chosen), left_out)
+    given = WHOLE_SPLIT if split == EVERY_SPLIT else split
+    readers = [_Reader(each, asked, given, language, left_out) for each in chosen]
+    is_counted = all(each.row_split is None for each in chosen)
+    return RecordStream(
+        (record for reader in readers for record in reader.records()),
+        path,
+        left_out,
+        sum(each.table.row_count for each in chosen) if is_counted else None,
+        is_undivided=is_whole,
+    )
+
+
+def _opened(shard: ShardFile, split_column: str, left_out: LeftOut) -> Table:
+    name = shard.path.name.lower()
+    if name.endswith(PARQUET):
+        # Imported here, because pyarrow is an extra and takes a third of a second.
+        from tandem.corpus.readers.parquet import ParquetTable
+
+        return ParquetTable(shard, split_column, left_out)
+    kind = JsonLinesTable if name.endswith(_JSON_LINES) else CsvTable
+    return kind(shard, split_column, left_out)
+
+
+class _Reader:
+    """Makes records of a table's rows."""
+
+    def __init__(
+        self,
+        source: _Source,
+        asked: Mapping[str, str],
+        split: str,
+        language: str,
+        left_out: LeftOut,
+    ) -> None:
+        """Raises CorpusMalformed for an asked column that is missing."""
+        self._source, self._table, self._left_out = source, source.table, left_out
+        self._asked, self._split = asked, split
+        self._language = self._table.shard.partitions.get(LANGUAGE_FIELD, language)
+        self._id, self._image, self._texts, self._splits, self._languages = map(
+            self._found, ("id", "image", "text", "split", "language")
+        )
+        numbers = {name: _NUMBERED_CAPTION.fullmatch(name) for name in self._table.columns}
+        numbered = {name: int(match[1]) for name, match in numbers.items() if match}
+        self._is_numbered = bool(numbered) and not self._texts
+        if self._is_numbered:
+            self._texts = sorted(numbered, key=numbered.__getitem__)
+        self._attributes = dict(self._named_attributes())
+
+    def records(self) -> Iterator[Record]:
+        """Yields the records; rows that follow one another with one picture and no id are one."""
+        for _, rows in groupby(self._rows(), lambda each: each[1 if self._id else 0]):
+            (record_id, _, place, row), *more = rows
+            texts: list[str] = []
+            language = fault = text = None
+            try:
+                language = self._language_of(row, place)
+                for each in (row, *(other for *_, other in more)):
+                    texts += self._texts_of(each, place)
+                check_text_bytes(sum(map(len, texts)), place)
+            except CorpusMalformed as error:
+                texts, fault = [], str(error)
+            captions: tuple[Caption, ...] = ()
+            cell = row.get(self._image[0]) if self._image else None
+            if cell is None and texts:
+                text = "\n".join(texts)
+            else:
+                captions = numbered_captions(record_id, texts, language or self._language)
+            attributes = self._attributes_of(row)
+            if language and not captions:
+                attributes = {LANGUAGE_FIELD: language, **attributes}
+            image = self._image_of(cell, place)
+            split = self._split
+            yield Record(record_id, captions, split, record_id, image, attributes, fault, text)
+
+    def _rows(self) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
+        """Yields id, number, place and cells of each row that is meant."""
+        wanted, by = self._source.row_split, next(iter(self._splits), "")
+        for number, place, row in self._table.rows(next(iter(self._image), "")):
+            if wanted is not None and (row.get(by) or WHOLE_SPLIT) != wanted:
+                continue
+            try:
+                name = self._name_of(row, place) or f"{self._table.shard.name}/{number}"
+            except CorpusMalformed as error:
+                self._left_out.refuse(error)
+                continue
+            yield record_id_of(name), number, place, row
+
+    def _name_of(self, row: Mapping[str, Any], place: str) -> str | None:
+        if not self._id:
+            path = row.get(self._image[0]) if self._image else None
+            return unicodedata.normalize("NFC", path) if CellImage.is_path(path) else None
+        value = row.get(self._id[0])
+        # pandas turns integers into floats if one is missing.
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bytes):
+            value = decoded(value, f"{place}: the {self._id[0]}")
+        if value in (None, "") or value != value:  # NaN, which pandas writes for none
+            raise CorpusMalformed(
+                f"{place} has no {self._id[0]}; give it one, as the other rows have"
+            )
+        return str(value)
+
+    def _image_of(self, cell: object, place: str) -> ImageSource:
+        if cell is None:
+            wanted = f"neither a picture nor a text, of {', '.join(self._table.columns)}; name a "
+            return NoImage(place, f"{wanted}column by --column image=COLUMN or text=COLUMN")
+        if isinstance(cell, ImageSource):
+            return cell
+        return CellImage(cell, self._table.shard.path.parent, place)
+
+    def _texts_of(self, row: Mapping[str, Any], place: str) -> list[str]:
+        found: list[str] = []
+        for name in self._texts:
+            if self._is_numbered or not found:
+                cells = caption_field({CAPTION_FIELDS[0]: row.get(name)}, place)
+                found += [text for text in cells if text]
+        return found
+
+    def _language_of(self, row: Mapping[str, Any], place: str) -> str | None:
+        cells = (row.get(each) for each in self._languages)
+        return language_field(dict(zip(ROLES["language"], cells, strict=False)), place)
+
+    def _attributes_of(self, row: Mapping[str, Any]) -> Attributes:
+        attributes: dict[str, AttributeValue] = {}
+        for column, name in self._attributes.items():
+            if (cell := row.get(column)) is None:
+                continue
+            try:
+                value = self._table.value(column, cell)
+                fault = None if value is None else value_fault(name, value)
+            except TypeError as error:
+                value, fault = None, str(error)
+            if fault is not None:
+                self._leave_out(column, fault.partition(";")[0])
+            elif value is not None:
+                attributes[name] = value
+        return attributes
+
+    def _found(self, role: str) -> list[str]:
+        """Returns the columns of a role: the one asked for, or those with its names."""
+        if role in self._asked:
+            return [self._checked(self._asked[role])] if self._asked[role] else []
+        names = {each.lower(): each for each in reversed(self._table.columns)}
+        return [names[each] for each in ROLES[role] if each in names]
+
+    def _checked(self, column: str) -> str:
+        if column not in self._table.columns:
+            there = f"it has: {', '.join(self._table.columns)}"
+            raise CorpusMalformed(f"{self._table.shard.path} has no column {column!r}; {there}")
+        return column
+
+    def _named_attributes(self) -> Iterator[tuple[str, str]]:
+        """Yields the columns that are attributes, and their names."""
+        used = {*self._id[:1], *self._image[:1], *self._texts, *self._languages}
+        if self._source.row_split is not None:
+            used |= {*self._splits}
+        names = {
+            name: self._checked(column) for name, column in self._asked.items() if name not in ROLES
+        }
+        for column in [
+            each for each in self._table.columns if each not in {*used, *names.values()}
+        ]:
+            name = attribute_name(column)
+            if not name or name in names:
+                self._leave_out(column, "name it by --column NAME=COLUMN", self._table.row_count)
+            elif len(names) == _MAX_COLUMN_COUNT:
+                why = f"an item has at most {MAX_ATTRIBUTE_COUNT} attributes"
+                self._leave_out(column, why, self._table.row_count)
+            else:
+                names[name] = column
+                if name != column:
+                    self._left_out.note(f"the column {column!r} is the attribute {name}")
+        return ((column, name) for name, column in names.items())
+
+    def _leave_out(self, column: str, why: str, count: int = 1) -> None:
+        self._left_out.column_counts[f"{self._table.shard.path}: {column}: {why}"] += count

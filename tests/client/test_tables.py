@@ -1,0 +1,54 @@
+"""Items of data frames and of Arrow's tables: each value as an attribute, or a warning."""
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tandem.client import table_items
+
+
+class Frame:
+    """Gives its rows as pandas does."""
+
+    columns = ("sku", "text", "Größe", "new", "none", "list")
+
+    def itertuples(self, index: bool, name: None) -> list[tuple[object, ...]]:
+        """Yields two rows."""
+        assert not index
+        assert name is None
+        return [
+            (1.0, "a cup", np.float32(19.99), np.bool_(True), float("nan"), [1]),
+            (2.0, "a jug", np.int64(3), np.bool_(False), None, ["x"]),
+        ]
+
+
+def test_rows_of_a_data_frame_are_items() -> None:
+    with pytest.warns(UserWarning, match="column 'list' is left out of some rows: it is of type l"):
+        first, second = table_items(Frame(), id_column="sku", text_column="text")
+
+    assert (first.item_id, first.text) == ("1", "a cup")
+    assert first.attributes == {"Grosse": 19.99, "new": True}
+    assert second.attributes == {"Grosse": 3, "new": False, "list": ("x",)}
+
+
+def test_rows_of_an_arrow_table_are_pictures_or_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"pixels")
+    table = pa.table(
+        {
+            "id": ["a", "b"],
+            "picture": [str(tmp_path / "a.jpg"), None],
+            "title": ["a cup", "a jug"],
+            "price": [Decimal("9.50"), None],
+            "day": [date(2026, 1, 1), None],
+        }
+    )
+
+    first, second = table_items(table, id_column="id", image_column="picture", text_column="title")
+
+    assert (first.image, first.text) == (b"pixels", None)
+    assert first.attributes == {"title": "a cup", "price": 9.5, "day": "2026-01-01"}
+    assert (second.image, second.text, second.attributes) == (None, "a jug", {})

@@ -1,0 +1,218 @@
+"""Tables of every kind: each value is an attribute of its type, or is named as left out."""
+
+import base64
+import codecs
+import gzip
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tandem.corpus.errors import CorpusMalformed, PictureFileMissing, PictureIsUrl, PictureMissing
+from tandem.corpus.left_out import LeftOut, ReaderFault
+from tandem.corpus.readers.table import read_table
+from tandem.corpus.records import Record
+
+JPG = b"\xff\xd8\xff pixels"
+
+
+def records(path: Path, content: bytes | str, left_out: LeftOut, **columns: str) -> list[Record]:
+    """Writes the file, with a picture next to it, and reads it."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (path.parent / "img").mkdir(exist_ok=True)
+    (path.parent / "img" / "a.jpg").write_bytes(JPG)
+    return list(read_table(path, "test", left_out=left_out, columns=columns))
+
+
+def by_id(found: list[Record]) -> dict[str, Any]:
+    return {each.record_id: dict(each.attributes) for each in found}
+
+
+def test_a_row_is_a_picture_or_a_text_with_its_attributes(tmp_path: Path) -> None:
+    """Of a table without splits, whatever split is meant; pictures are files, or in the row."""
+    encoded = base64.urlsafe_b64encode(JPG * 10).decode()
+    rows: list[dict[str, Any]] = [
+        {"id": 1, "picture": "img/a.JPG", "text": ["red", "a cup"], "lang": "de", "n": 1},
+        {"id": "b", "picture": f"data:image/jpeg;base64,{encoded}", "text": "x"},
+        {"id": "c", "picture": None, "text": "words alone", "lang": "fr"},
+        {"id": "d", "picture": f"{tmp_path}/img/a.jpg"},
+        {"id": "e", "picture": "img\\a.jpg"},
+        {"id": "f", "picture": "https://shop.example/a.jpg"},
+        {"id": "g", "picture": "img/none.jpg"},
+        {"id": "h"},
+    ]
+    left_out = LeftOut()
+    found = records(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)), left_out)
+
+    first, second, third, *files, url, missing, empty = found
+    assert [each.caption_id for each in first.captions] == ["1#de-0", "1#de-1"]
+    assert (first.image.read(), first.attributes) == (JPG, {"n": 1})
+    assert first.image.stat() is not None
+    assert (second.image.read(), second.image.stat()) == (JPG * 10, None)
+    assert (third.text, third.captions) == ("words alone", ())
+    assert third.attributes == {"language": "fr"}
+    assert [each.image.read() for each in files] == [JPG, JPG]
+    for record, error in ((url, PictureIsUrl), (missing, PictureFileMissing)):
+        with pytest.raises(error, match=r"a\.jsonl: line [67] names"):
+            record.image.read()
+    with pytest.raises(
+        PictureMissing, match=r"neither a picture nor a text.*--column image=COLUMN"
+    ):
+        empty.image.read()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            codecs.BOM_UTF8 + b"id,text,price,stock,new,zip\r\n1,a,9.5,3,True,01067\r\n"
+            b'2,"two\r\nlines, ""so""",,4,false,10115\r\n\r\n',
+            {
+                "1": {"price": 9.5, "stock": 3, "new": True, "zip": "01067"},
+                "2": {"stock": 4, "new": False, "zip": "10115"},
+            },
+        ),
+        (
+            "id;Größe;Preis (€);Menge;text\n1;38;1.234,50;1.200;a\n2;40;-5;7;b\n".encode("cp1252"),
+            {
+                "1": {"Grosse": 38, "Preis": 1234.5, "Menge": 1200.0},
+                "2": {"Grosse": 40, "Preis": -5.0, "Menge": 7.0},
+            },
+        ),
+        ("sep=;\nid;n;text\n1;ü;a".encode("utf-16"), {"1": {"n": "ü"}}),
+        (
+            b"id,text,a,b,c,d\n1,x,NA,NA,9223372036854775807,9223372036854775808\n"
+            b'2,x,1e-05,DE,1,"1,234"\n3,x,nan\n',
+            {
+                "1": {"b": "NA", "c": 2**63 - 1, "d": str(2**63)},
+                "2": {"a": 1e-05, "b": "DE", "c": 1, "d": "1,234"},
+                "3": {},
+            },
+        ),
+        (
+            b"id\ttext\tsplit\tfile\tin\tn\tn\n1\ta\tspring\tx\t3\t1\t2\n",
+            {"1": {"split": "spring", "file": "x", "in": 3, "n": 1, "n_7": 2}},
+        ),
+    ],
+)
+def test_columns_of_a_csv_have_types(
+    tmp_path: Path, content: bytes, expected: dict[str, Any]
+) -> None:
+    """As spreadsheets and pandas write them; packed ones read the same."""
+    for name, data in (("a.csv", content), ("a.csv.gz", gzip.compress(content))):
+        found = by_id(records(tmp_path / name, data, LeftOut()))
+
+        assert found == expected
+        for record_id, attributes in found.items():
+            types = {name: type(value) for name, value in attributes.items()}
+            assert types == {name: type(value) for name, value in expected[record_id].items()}
+
+
+def test_rows_and_values_that_cannot_be_are_named(tmp_path: Path) -> None:
+    """Each alone; nothing else of the row or table is lost."""
+    long = json.dumps({"id": "a", "text": "t", "n": 2**70, "x": "x" * 2000, "l": [1], "ok": True})
+    lines = [long, '{"id": "b", "d": {"e": 1}, "f": NaN}', '{"id": null}', "[]", "{", '{"id": "a"}']
+    left_out = LeftOut(goes_on=True)
+
+    found = by_id(records(tmp_path / "a.jsonl", "\n".join(lines), left_out))
+
+    assert found == {"a": {"ok": True}, "b": {}}
+    assert left_out.counts == {ReaderFault.MALFORMED: 3, ReaderFault.SAME_ID: 1}
+    place = tmp_path / "a.jsonl"
+    assert left_out.column_counts == {
+        f"{place}: n: n is an integer of over 64 bits": 1,
+        f"{place}: x: x has 2,000 bytes": 1,
+        f"{place}: l: it is of type list": 1,
+        f"{place}: d: it is of type dict": 1,
+    }
+    left_out = LeftOut(goes_on=True)
+    wide = ",".join(["id", "text", *(f"c{n}" for n in range(70)), "日本"])
+    cells = ",".join(["1"] * 73)
+    [row] = records(tmp_path / "b.csv", f"{wide}\n{cells}\n{cells},2\n", left_out)
+    assert len(row.attributes) == 61
+    assert len(left_out.column_counts) == 10
+    assert "line 3 has 74 cells, and the first row 73" in left_out.first[0]
+
+
+def test_columns_are_named_by_the_caller(tmp_path: Path) -> None:
+    """For what they are, or as attributes; an empty name is none."""
+    table = "Artikel,image,titel,日本\nK1,x,a cup,3\n"
+    named = {"id": "Artikel", "image": "", "text": "titel", "origin": "日本"}
+
+    [row] = records(tmp_path / "a.csv", table, LeftOut(), **named)
+
+    assert (row.record_id, row.text) == ("K1", "a cup")
+    assert row.attributes == {"origin": 3, "image": "x"}
+    with pytest.raises(CorpusMalformed, match="no column 'sku'; it has: Artikel, image"):
+        records(tmp_path / "a.csv", table, LeftOut(), id="sku")
+
+
+def test_rows_of_one_picture_are_its_captions(tmp_path: Path) -> None:
+    """As in Flickr8k's captions.txt, where a row has no id of its own."""
+    table = 'image,caption\nimg/a.jpg,A child\nimg/a.jpg,"A girl, going"\nimg/b.jpg,A dog\n'
+
+    first, second = records(tmp_path / "captions.txt", table, LeftOut())
+
+    assert [each.text for each in first.captions] == ["A child", "A girl, going"]
+    assert (first.record_id, second.record_id) == ("img/a.jpg", "img/b.jpg")
+
+
+def test_a_column_of_splits_divides_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,text,split\n1,a,train\n2,b,test\n3,c,\n")
+
+    read = {split: by_id(list(read_table(path, split))) for split in ("train", "test", "all", "*")}
+
+    assert [sorted(each) for each in read.values()] == [["1"], ["2"], ["3"], ["1", "2", "3"]]
+
+
+def test_parquet_has_types_of_its_own(tmp_path: Path) -> None:
+    """In several row groups; a day in the name of a file is no split."""
+    moment = datetime(2026, 1, 1, 9, tzinfo=UTC)
+    table = pa.table(
+        {
+            "id": pa.array(["a", "b", "c"]).dictionary_encode(),
+            "image": [JPG] * 3,
+            "caption": pa.array(["x", "y", "z"], pa.large_string()),
+            "price": pa.array([Decimal("9.50"), None, Decimal(1)], pa.decimal128(10, 2)),
+            "real": pa.array([19.99, None, float("nan")], pa.float32()),
+            "tags": [["r", "g"], None, []],
+            "moment": pa.array([moment.replace(tzinfo=None)] * 3, pa.timestamp("ns")),
+            "zoned": pa.array([moment] * 3, pa.timestamp("ms", "Asia/Tokyo")),
+            "day": [date(2026, 1, 1)] * 3,
+            "time": pa.array([time(9)] * 3, pa.time64("us")),
+            "none": pa.nulls(3),
+            "large": pa.array([2**64 - 1, 5, None], pa.uint64()),
+            "flag": [True, None, False],
+            "far": pa.array([2932897] * 3, pa.date32()),
+            "vector": pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32())),
+            "blob": [b"x"] * 3,
+            "struct": [{"a": 1}] * 3,
+        }
+    )
+    path = tmp_path / "items_2026-11-28.parquet"
+    pq.write_table(table, path, row_group_size=2)
+    left_out = LeftOut()
+
+    found = list(read_table(path, "test", left_out=left_out))
+
+    times = {
+        "moment": "2026-01-01T09:00:00",
+        "zoned": "2026-01-01T09:00:00+00:00",
+        "day": "2026-01-01",
+        "time": "09:00:00",
+    }
+    assert by_id(found) == {
+        "a": {"price": 9.5, "real": 19.99, "tags": ("r", "g"), "flag": True, **times},
+        "b": {"large": 5, **times},
+        "c": {"price": 1.0, "tags": (), "flag": False, **times},
+    }
+    assert found[2].image.read() == JPG
+    left = {key.split(": ")[1]: count for key, count in left_out.column_counts.items()}
+    assert left == {"large": 1, "far": 3, "vector": 3, "blob": 3, "struct": 3}
+    assert by_id(list(read_table(path, "all"))) == by_id(found)
