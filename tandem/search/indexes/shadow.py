@@ -31,12 +31,12 @@ SHADOW_SECONDS = 3_600.0
 """After a promotion."""
 _SLOWER = 2.0
 # Between two searches of anyone, and twice as long between two of one caller.
-_PAUSE_SECONDS = 2.0
+_PAUSE_SECONDS = 1.0
 # Of each of three tests after each search of an hour. A generation with all searches against it
 # is out after 19 of them; one that is equal, in one hour of 2,000 (simulated).
 _SIGNIFICANCE = 1e-4
 
-# Of a caller that searches once in 76 s, the least time in which another's 19 searches can decide.
+# Of a caller that searches once in 38 s, the least time in which another's 19 searches can decide.
 _ASKED_SHARE = 0.05
 
 _ROLLBACK_SECONDS = 60.0
@@ -140,8 +140,8 @@ class Shadow:
 
 
 def _signs(live: Outcome, shadow: Outcome) -> dict[str, int]:
-    """Returns what a pair says by each test: 1 against the serving generation, -1 for it, or 0."""
-    signs = {"failed": _has_failed(live) - _has_failed(shadow), "empty": 0, "slow": 0}
+    """Returns what a pair says, by test: 1 against the serving generation, -1 for it, or 0."""
+    signs = {"failed": _has_failed(live) - _has_failed(shadow)}
     if isinstance(live, SearchResult) and isinstance(shadow, SearchResult):
         signs["empty"] = bool(shadow.items) - bool(live.items)
         # Caches are by caller, and in the generation before this one is another.
