@@ -7,7 +7,7 @@ min_probability, one by seven clients and one by another; half of the texts were
 that caches answer, half never. The fault of the second generation, which no operator rolls back:
 
 - failing: its encoder is ended once it serves;
-- slow: its model has 24 layers 96 wide instead of one of 32;
+- slow: its model has three layers 512 wide instead of one of 32;
 - emptying: its calibration gives each match so low a probability that nothing is left;
 - lone: the same, but the caller of seven clients alone searches with min_probability. It may not
   have the other one's model rolled back;
@@ -155,7 +155,7 @@ async def watched(
 def run(asked: argparse.Namespace) -> dict[str, Any]:
     """Returns the whole result."""
     is_slow, is_emptying = asked.fault == "slow", asked.fault in ("emptying", "lone")
-    following_config = replace(SMALL, layer_count=24, width=96) if is_slow else SMALL
+    following_config = replace(SMALL, layer_count=3, width=512) if is_slow else SMALL
     following_bias = -SCALING_BIAS if is_emptying else SCALING_BIAS
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
