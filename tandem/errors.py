@@ -603,11 +603,15 @@ class Uncalibrated(TandemError):
 
     status = "FAILED_PRECONDITION"
 
-    def __init__(self, *, what: str, why: str = "the cross-encoder was not") -> None:
-        super().__init__(
-            f"{what} needs calibrated scores: {why}; drop it, or calibrate (tandem calibrate, with "
-            "queries whose answers are known)"
-        )
+    def __init__(
+        self,
+        *,
+        what: str,
+        why: str = "the cross-encoder was not",
+        remedy: str = "drop it, or calibrate (tandem calibrate, with queries whose answers are "
+        "known)",
+    ) -> None:
+        super().__init__(f"{what} needs calibrated scores: {why}; {remedy}")
 
 
 class IndexReadOnly(TandemError):

@@ -11,15 +11,15 @@ from tandem.v1 import model_service_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class ProbabilityCalibration:
-    """Platt scaling: probability = sigmoid(scale * match logit + bias)."""
+    """Platt scaling: probability = sigmoid(scale * score + bias), mostly of a match logit."""
 
     scale: float = 1.0
     """Above 0, so that it keeps the order."""
     bias: float = 0.0
 
-    def probability(self, match_logit: float) -> float:
-        """Returns the probability of a match, without overflow for any finite logit."""
-        return sigmoid(self.scale * match_logit + self.bias)
+    def probability(self, score: float) -> float:
+        """Returns the probability of a match, without overflow for any finite score."""
+        return sigmoid(self.scale * score + self.bias)
 
 
 def relevance(match_logit: float, match_probability: float | None) -> float:
@@ -104,6 +104,8 @@ class ModelDescription:
     max_region_count: int = 0
     neighbour_model: NeighbourModelDescription | None = None
     """What rerank_svc serves; None if nothing orders by neighbours."""
+    text_similarity_calibration: ProbabilityCalibration | None = None
+    """From the similarity of two texts to the probability that both describe the same."""
 
 
 def sigmoid(value: float) -> float:
@@ -118,6 +120,7 @@ MODEL_WIRE = RecordWire(
     ModelDescription,
     pb.ModelDescription,
     probability_calibration=CALIBRATION_WIRE,
+    text_similarity_calibration=CALIBRATION_WIRE,
     adaptive_depth_rule=RecordWire(AdaptiveDepthRule, pb.AdaptiveDepthRule),
     neighbour_model=RecordWire(NeighbourModelDescription, pb.NeighbourModel),
     # 0 of a service of an earlier release

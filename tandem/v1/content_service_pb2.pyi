@@ -99,27 +99,33 @@ class Document(_message.Message):
     def __init__(self, content: _Optional[_Union[_content_pb2.Content, _Mapping]] = ..., item_id: _Optional[str] = ...) -> None: ...
 
 class ScoreDocumentsResponse(_message.Message):
-    __slots__ = ("scores", "model_fingerprint", "reranker", "cost", "probability_withheld")
+    __slots__ = ("scores", "model_fingerprint", "reranker", "cost", "probability_withheld", "query_text_use", "scales_differ")
     SCORES_FIELD_NUMBER: _ClassVar[int]
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     RERANKER_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     PROBABILITY_WITHHELD_FIELD_NUMBER: _ClassVar[int]
+    QUERY_TEXT_USE_FIELD_NUMBER: _ClassVar[int]
+    SCALES_DIFFER_FIELD_NUMBER: _ClassVar[int]
     scores: _containers.RepeatedCompositeFieldContainer[DocumentScore]
     model_fingerprint: str
     reranker: str
     cost: _cost_pb2.InferenceCost
     probability_withheld: _error_reason_pb2.ErrorReason
-    def __init__(self, scores: _Optional[_Iterable[_Union[DocumentScore, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., reranker: _Optional[str] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., probability_withheld: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ...) -> None: ...
+    query_text_use: _content_pb2.TextUse
+    scales_differ: bool
+    def __init__(self, scores: _Optional[_Iterable[_Union[DocumentScore, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ..., reranker: _Optional[str] = ..., cost: _Optional[_Union[_cost_pb2.InferenceCost, _Mapping]] = ..., probability_withheld: _Optional[_Union[_error_reason_pb2.ErrorReason, str]] = ..., query_text_use: _Optional[_Union[_content_pb2.TextUse, _Mapping]] = ..., scales_differ: _Optional[bool] = ...) -> None: ...
 
 class DocumentScore(_message.Message):
-    __slots__ = ("match_logit", "match_probability", "similarity", "error")
+    __slots__ = ("match_logit", "match_probability", "similarity", "error", "text_use")
     MATCH_LOGIT_FIELD_NUMBER: _ClassVar[int]
     MATCH_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
     SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    TEXT_USE_FIELD_NUMBER: _ClassVar[int]
     match_logit: float
     match_probability: float
     similarity: float
     error: _error_reason_pb2.ItemError
-    def __init__(self, match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ..., similarity: _Optional[float] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ...) -> None: ...
+    text_use: _content_pb2.TextUse
+    def __init__(self, match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ..., similarity: _Optional[float] = ..., error: _Optional[_Union[_error_reason_pb2.ItemError, _Mapping]] = ..., text_use: _Optional[_Union[_content_pb2.TextUse, _Mapping]] = ...) -> None: ...

@@ -16,7 +16,7 @@ class DescribeModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelDescription, _Mapping]] = ...) -> None: ...
 
 class ModelDescription(_message.Message):
-    __slots__ = ("fingerprint", "family", "precision", "embedding_dimension", "max_text_token_count", "max_text_bytes", "max_image_bytes", "max_image_pixel_count", "probability_calibration", "adaptive_depth_rule", "version", "region_feature_width", "max_region_count", "neighbour_model")
+    __slots__ = ("fingerprint", "family", "precision", "embedding_dimension", "max_text_token_count", "max_text_bytes", "max_image_bytes", "max_image_pixel_count", "probability_calibration", "adaptive_depth_rule", "version", "region_feature_width", "max_region_count", "neighbour_model", "text_similarity_calibration")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     PRECISION_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class ModelDescription(_message.Message):
     REGION_FEATURE_WIDTH_FIELD_NUMBER: _ClassVar[int]
     MAX_REGION_COUNT_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOUR_MODEL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_SIMILARITY_CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     fingerprint: str
     family: str
     precision: str
@@ -45,7 +46,8 @@ class ModelDescription(_message.Message):
     region_feature_width: int
     max_region_count: int
     neighbour_model: NeighbourModel
-    def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ..., version: _Optional[int] = ..., region_feature_width: _Optional[int] = ..., max_region_count: _Optional[int] = ..., neighbour_model: _Optional[_Union[NeighbourModel, _Mapping]] = ...) -> None: ...
+    text_similarity_calibration: ProbabilityCalibration
+    def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ..., version: _Optional[int] = ..., region_feature_width: _Optional[int] = ..., max_region_count: _Optional[int] = ..., neighbour_model: _Optional[_Union[NeighbourModel, _Mapping]] = ..., text_similarity_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ...) -> None: ...
 
 class NeighbourModel(_message.Message):
     __slots__ = ("fingerprint", "base_fingerprint", "text_query_item_count", "image_query_item_count", "pillar_count", "neighbour_count", "includes_query_pillar")

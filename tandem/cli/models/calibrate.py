@@ -24,6 +24,7 @@ from tandem.lab.evaluation.calibration.model_calibration import (
     FittedCalibration,
     calibration_markdown,
 )
+from tandem.lab.evaluation.calibration.probability_fit import ProbabilityQuality, fit_probability
 from tandem.lab.evaluation.gallery import DIRECTIONS, languages_of, make_gallery
 from tandem.lab.evaluation.offline import OfflineGallery
 from tandem.model_io.repository.calibration import (
@@ -108,8 +109,9 @@ def calibrate(asked: CalibrateOptions) -> None:
     others = read_calibrations(path)
     fingerprint = export_manifest(loaded.files, chosen, {}).fingerprint
     served = replace(loaded, model=lowered(loaded.model, chosen))
-    dev, test = (_pools(served, asked, split) for split in splits)
+    (dev, dev_texts), (test, test_texts) = (_pools(served, asked, split) for split in splits)
     fitted = FittedCalibration.of(dev, asked.first_count, asked.further_count, asked.lost_points)
+    text_similarity = fit_probability(dev_texts) if dev_texts and test_texts else None
     about = {
         "title": f"Calibration of {folder.name} in {chosen}",
         "weights": loaded.weights_sha256[:12],
@@ -119,6 +121,12 @@ def calibrate(asked: CalibrateOptions) -> None:
         "pools": f"{asked.k} candidates",
         "limit": f"{asked.lost_points} points of R@1 lost on dev, by the interval's upper end",
     }
+    if text_similarity and test_texts:
+        quality = ProbabilityQuality.of(text_similarity, test_texts)
+        about["two texts"] = (
+            f"probability = sigmoid({text_similarity.scale:.4f} x similarity "
+            f"{text_similarity.bias:+.4f}), error at most {quality.highest_error:.4f} on test"
+        )
     page = calibration_markdown(fitted, dev, test, about)
     if asked.report is None:
         out.print(page)
@@ -128,7 +136,9 @@ def calibrate(asked: CalibrateOptions) -> None:
     if not writes:
         out.print(f"{path} is unchanged; --write adds this calibration in {chosen}")
         return
-    calibration = Calibration(fingerprint, fitted.probability, fitted.adaptive_depth)
+    calibration = Calibration(
+        fingerprint, fitted.probability, fitted.adaptive_depth, text_similarity
+    )
     write_calibrations(path, with_calibration(others, calibration))
     out.print(f"{path}: calibrated in {chosen}; tandem models add copies it next to the model")
 
@@ -141,7 +151,7 @@ def _described(asked: CalibrateOptions, split: str) -> str:
 
 def _pools(
     checkpoint: Checkpoint, asked: CalibrateOptions, split: str
-) -> Mapping[str, HeldOutPools]:
+) -> tuple[Mapping[str, HeldOutPools], HeldOutPools | None]:
     config = checkpoint.model.config
     skipped = SkippedRecords(goes_on=asked.on_error is OnError.SKIP)
     check = ModelCheck(
@@ -170,4 +180,7 @@ def _pools(
             asking = numbers[name]
             scored = encoded.score(target, asked.k, partial(show, name), query_numbers=asking)
             pools[name] = HeldOutPools.of(scored, gallery, target, asking)
-    return pools
+    pairs = make_gallery(records, languages_of(records), captions_per_picture=2)
+    if len(pairs.pairs) < 2 * len(records):
+        return pools, None
+    return pools, HeldOutPools.of_texts(OfflineGallery(checkpoint, pairs), pairs, asked.k)

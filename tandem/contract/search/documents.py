@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from tandem.contract.content import Content, TruncationPolicy
+from tandem.contract.content import Content, TextUse, TruncationPolicy
 from tandem.contract.inference_cost import COST_WIRE, InferenceCost
 from tandem.contract.model_description import relevance
 from tandem.contract.record_wire import Field, RecordWire, or_error, repeated
@@ -15,13 +15,14 @@ from tandem.contract.search.answer_names import ErrorReason
 from tandem.contract.search.answer_wire import (
     CONTENT_WIRE,
     ITEM_ERROR_WIRE,
+    TEXT_USE_WIRE,
     WITHHELD_WIRE,
     content_from_proto,
     content_to_proto,
 )
 from tandem.contract.search.query import StoredItem
 from tandem.contract.search.query_wire import TRUNCATION_POLICY_WIRE
-from tandem.errors import ContentMissing, TandemError
+from tandem.errors import ContentMissing, TandemError, Uncalibrated
 from tandem.v1 import content_service_pb2 as pb
 
 Document: TypeAlias = Content | StoredItem
@@ -46,20 +47,27 @@ class DocumentScore:
     match_logit: float | None
     """The cross-encoder's logit; None if it did not score the document."""
     match_probability: float | None
-    """0 to 1; None if it did not score the document, or was not calibrated."""
+    """0 to 1, of the logit or, of a text for a text, of the similarity; None if not calibrated."""
     similarity: float | None
     """The bi-encoder's cosine similarity, -1 to 1; None for a stored item."""
     error: TandemError | None = None
+    text_use: TextUse | None = None
+    """How much of a text the model read."""
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether it is a text of which the model read the beginning."""
+        return self.text_use is not None and self.text_use.is_truncated
 
     @property
     def relevance(self) -> float | None:
-        """The match on a scale of 0 to 1, or the similarity where the cross-encoder gave none.
+        """The match on a scale of 0 to 1, or the similarity where it is all that there is.
 
         It is a probability only where `match_probability` is set.
         """
-        if self.match_logit is None:
+        if self.match_logit is None and self.match_probability is None:
             return self.similarity
-        return relevance(self.match_logit, self.match_probability)
+        return relevance(self.match_logit or 0.0, self.match_probability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +81,34 @@ class ScoredDocuments:
     cost: InferenceCost
     probability_withheld: ErrorReason | None = None
     """Why scored documents have no `match_probability`: UNCALIBRATED; None if none is withheld."""
+    query_text_use: TextUse | None = None
+    scales_differ: bool = False
+    """Whether texts and images were scored, and not all of them have a probability."""
 
     def best(self, count: int | None = None) -> list[tuple[int, DocumentScore]]:
-        """Returns the places and scores of at most `count` documents, best first.
+        """Returns the places and scores of at most `count` documents, best first, errors last.
 
-        Probabilities come before similarities, and both before errors. Raises ValueError for a
-        negative count.
+        Raises ValueError for a negative count, and Uncalibrated where `scales_differ`.
         """
         if count is not None and count < 0:
             raise ValueError(f"{count} documents cannot be kept; give 0 or more, or None for all")
+        if self.scales_differ:
+            raise Uncalibrated(
+                what="one order of texts and images",
+                why="not all of these have a match probability",
+                remedy="rerank texts and images apart, or calibrate the model (tandem models "
+                "calibrate); an image as query has no such order",
+            )
         ranked = sorted(enumerate(self.scores), key=lambda each: _key(each[1]), reverse=True)
         return ranked[:count]
 
 
-def _key(score: DocumentScore) -> tuple[int, float]:
-    if score.match_logit is not None:
-        return (2, score.match_logit)
-    return (1, score.similarity) if score.similarity is not None else (0, 0.0)
+def _key(score: DocumentScore) -> tuple[bool, float, float]:
+    """Returns what to sort by: equal probabilities keep the order of their scores."""
+    relevance, exact = score.relevance, score.match_logit
+    if relevance is None:
+        return (False, 0.0, 0.0)
+    return (True, relevance, (score.similarity or 0.0) if exact is None else exact)
 
 
 def _document_to_proto(document: Document | TandemError) -> pb.Document:
@@ -119,7 +138,10 @@ DOCUMENT_QUERY_WIRE = RecordWire(
 SCORED_WIRE = RecordWire(
     ScoredDocuments,
     pb.ScoreDocumentsResponse,
-    scores=repeated(RecordWire(DocumentScore, pb.DocumentScore, error=ITEM_ERROR_WIRE)),
+    scores=repeated(
+        RecordWire(DocumentScore, pb.DocumentScore, error=ITEM_ERROR_WIRE, text_use=TEXT_USE_WIRE)
+    ),
     cost=COST_WIRE,
     probability_withheld=WITHHELD_WIRE,
+    query_text_use=TEXT_USE_WIRE,
 )

@@ -26,15 +26,18 @@ class Calibration:
     fingerprint: str
     probability: ProbabilityCalibration | None
     adaptive_depth: AdaptiveDepthRule | None
+    text_similarity: ProbabilityCalibration | None = None
+    """Of the similarity of two texts."""
 
     def check(self) -> None:
         """Raises ValueError for numbers of a fit that failed."""
-        for part in (self.probability, self.adaptive_depth):
+        for part in (self.probability, self.adaptive_depth, self.text_similarity):
             numbers = astuple(part) if part is not None else ()
             if not all(abs(value) <= sys.float_info.max for value in numbers):  # also false for NaN
                 raise ValueError(f"{part} has a number that is not finite")
-        if self.probability is not None and self.probability.scale <= 0:
-            raise ValueError(f"scale {self.probability.scale} would turn the order round")
+        for scaling in (self.probability, self.text_similarity):
+            if scaling is not None and scaling.scale <= 0:
+                raise ValueError(f"scale {scaling.scale} would turn the order round")
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ def describe_model(
         max_image_pixel_count=MAX_IMAGE_PIXELS,
         probability_calibration=calibration.probability if calibration else None,
         adaptive_depth_rule=calibration.adaptive_depth if calibration else None,
+        text_similarity_calibration=calibration.text_similarity if calibration else None,
         version=version,
         region_feature_width=manifest.regions.feature_width if manifest.regions else 0,
         max_region_count=manifest.regions.max_regions if manifest.regions else 0,

@@ -8,6 +8,8 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.limits import MAX_CONTENT_COUNT, MAX_DOCUMENT_COUNT, check_batch_size
+from tandem.contract.modality import Modality
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.contract.search.answer_names import ErrorReason
 from tandem.contract.search.documents import (
     Document,
@@ -44,6 +46,8 @@ class DocumentScorer:
         self._encoder = encoder
         self._scorers = scorers
         self._shard_map = shard_map
+        self._text_scalings: dict[str, ProbabilityCalibration | None] = {}
+        """By fingerprint."""
 
     async def embed(
         self,
@@ -126,18 +130,47 @@ class DocumentScorer:
             if isinstance(each, Encoding)
         }
         matches |= stored_matches
+        alike = {
+            n
+            for n, each in encodings.items()
+            if isinstance(each, Encoding) and each.tokens.modality is encoded_query.tokens.modality
+        }
+        scaling = None
+        if alike and encoded_query.tokens.modality is Modality.TEXT:
+            scaling = await self._text_scaling(made.fingerprint, deadline)
+        scores = tuple(
+            _score(
+                each,
+                failures.get(n, encodings.get(n)),
+                similarities.get(n),
+                matches.get(n),
+                scaling if n in alike else None,
+            )
+            for n, each in enumerate(documents)
+        )
+        scored = {n for n, each in enumerate(scores) if each.error is None}
         return ScoredDocuments(
-            tuple(
-                _score(each, failures.get(n, encodings.get(n)), similarities.get(n), matches.get(n))
-                for n, each in enumerate(documents)
-            ),
+            scores,
             made.fingerprint,
             next((each.reranker for each in calls if each.reranker), ""),
             cost,
             ErrorReason.UNCALIBRATED
             if any(match.probability is None for match in matches.values())
             else None,
+            encoded_query.text_use,
+            bool(alike and scored - alike)
+            and any(scores[n].match_probability is None for n in scored),
         )
+
+    async def _text_scaling(
+        self, fingerprint: str, deadline: Deadline
+    ) -> ProbabilityCalibration | None:
+        """Returns what the similarity of two texts means; None if it was not fitted."""
+        if fingerprint not in self._text_scalings:
+            with suppress(TandemError):  # Then there is a similarity, and no probability.
+                model = await self._encoder.describe_model(deadline)
+                self._text_scalings[model.fingerprint] = model.text_similarity_calibration
+        return self._text_scalings.get(fingerprint)
 
     async def _score_given(
         self,
@@ -217,15 +250,20 @@ def _score(
     encoding: Encoding | TandemError | None,
     similarity: float | None,
     match: Match | None,
+    scaling: ProbabilityCalibration | None,
 ) -> DocumentScore:
     if isinstance(encoding, TandemError):
         return DocumentScore(None, None, None, encoding)
     if isinstance(document, StoredItem) and match is None:
         return DocumentScore(None, None, None, ItemNotFound(item_id=document.item_id))
+    probability = None if match is None else match.probability
+    if scaling is not None and similarity is not None:
+        probability = scaling.probability(similarity)
     return DocumentScore(
         None if match is None else match.logit,
-        None if match is None else match.probability,
+        probability,
         similarity,
+        text_use=None if encoding is None else encoding.text_use,
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tandem.contract.content import Modality
 from tandem.lab.evaluation.gallery import Gallery
-from tandem.lab.evaluation.offline import ScoredPools
+from tandem.lab.evaluation.offline import OfflineGallery, ScoredPools
 
 Floats = NDArray[np.floating[Any]]
 
@@ -46,6 +46,20 @@ class HeldOutPools:
             _is_in(pool_QK, [answers[number] for number in query_numbers]),
             _is_in(pool_QK, [matches[number] for number in query_numbers]),
         )
+
+    @classmethod
+    def of_texts(cls, encoded: OfflineGallery, gallery: Gallery, k: int) -> Self:
+        """Returns each picture's first caption with the `k` nearest of all second captions.
+
+        The gallery has two of each picture. Similarities take the logits' place.
+        """
+        texts_MD = encoded.embeddings(Modality.TEXT)
+        similarity_QN = texts_MD[::2] @ texts_MD[1::2].T
+        pool_QK = np.argsort(-similarity_QN, axis=1, kind="stable")[:, :k]
+        similarity_QK = np.take_along_axis(similarity_QN, pool_QK, axis=1)
+        matches = [{n // 2 for n in each if n % 2} for each in gallery.matches(Modality.TEXT)]
+        is_match_QK = _is_in(pool_QK, matches)
+        return cls(similarity_QK, similarity_QK, is_match_QK, is_match_QK)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
