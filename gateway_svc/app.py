@@ -64,6 +64,7 @@ ROUTES: Mapping[str, Operation] = {
     "GET /v1/models/{model_id:path}": get_model,
     "POST /v1/rerank": rerank,
     "POST /v2/rerank": rerank,  # Cohere's second version
+    "POST /rerank": rerank,  # vLLM's, Infinity's and TEI's
     "POST /v1/embeddings": embeddings,
     **rpc_routes(),
 }

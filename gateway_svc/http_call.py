@@ -210,15 +210,12 @@ def json_size(method: Method, _: Headers) -> int:
     return int(method.limit.max_bytes * _JSON_GROWTH) + _JSON_ROOM_BYTES
 
 
-def flag(members: dict[str, Any], name: str) -> bool:
-    """Takes out and returns a member that is true or false, by default false.
-
-    Raises RequestMalformed.
-    """
+def flag(members: dict[str, Any], name: str, *, default: bool = False) -> bool:
+    """Takes out and returns a member that is true or false; raises RequestMalformed."""
     value = members.pop(name, None)
     if value is not None and not isinstance(value, bool):
         raise malformed(f"{name} is neither true nor false", "send one of them")
-    return value is True
+    return default if value is None else value
 
 
 def content_type(headers: Headers) -> str:

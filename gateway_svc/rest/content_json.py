@@ -45,7 +45,11 @@ def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (
         raise malformed(f"{where} is neither a text nor an object")
     if "regions" in value:
         return parsed(value, content_pb2.Content)
-    members = {name: each for name, each in value.items() if name not in ("type", "detail")}
+    members = {
+        name: each
+        for name, each in value.items()
+        if name not in ("type", "detail") and each is not None
+    }
     if len(members) != 1 or (name := next(iter(members))) not in ("text", *_PICTURES):
         raise malformed(
             f"{where} needs exactly one of text, image and image_url", "send one of them"

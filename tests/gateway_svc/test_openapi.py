@@ -19,6 +19,7 @@ PATHS = {
     "/v1/models/{model_id}": {"get"},
     "/v1/rerank": {"post"},
     "/v2/rerank": {"post"},
+    "/rerank": {"post"},
     "/v1/embeddings": {"post"},
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tandem.v1 import content_pb2
 from tests.support.gateway_svc.running import gateway
 
 pytestmark = pytest.mark.usefixtures("each_shape")
@@ -29,7 +30,7 @@ async def test_documents_of_every_form_are_sorted() -> None:
 
     [sent] = served.service.requests
     results = response.json()["results"]
-    assert [each["index"] for each in results] == [4, 3, 1, 0]
+    assert [each["index"] for each in results] == [4, 3, 1, 2]
     assert results[0]["relevance_score"] == pytest.approx(0.04)
     assert results[0]["scored_by"] == "cross_encoder"
     assert (sent.query.text, sent.index_id) == ("a dog", "scenes")
@@ -48,9 +49,51 @@ async def test_documents_that_the_cross_encoder_cannot_read_rank_last() -> None:
 
     first, last = response.json()["results"]
     assert (first["index"], last["index"], last["scored_by"]) == (1, 0, "bi_encoder")
-    assert last["relevance_score"] == pytest.approx(0.9)
+    assert last["relevance_score"] == pytest.approx(0.005)
     assert last["document"] == {"text": "a text"}
     assert served.service.requests[0].query.image == PICTURE
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank"])
+async def test_a_request_with_texts_is_answered_as_tei_does(path: str) -> None:
+    asked = {"query": "q", "texts": ["", "cut", "a"], "return_text": True, "truncate": None}
+    async with gateway() as served:
+        response = await served.client.post(path, json=asked | {"raw_scores": False})
+
+    cut, whole, empty = response.json()
+    assert (cut["index"], cut["text"], cut["truncated"]) == (1, "cut", True)
+    assert (whole["index"], "truncated" in whole) == (2, False)
+    assert empty == {"index": 0, "text": "", "score": 0.0}
+    [sent] = served.service.requests
+    assert sent.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE
+
+
+async def test_what_was_cut_or_empty_is_said_and_scores_fall() -> None:
+    """An empty text comes after one whose similarity is negative."""
+    asked = {"query": "q", "documents": ["", "unlike", "cut"], "top_n": None, "model": None}
+    async with gateway() as served:
+        response = await served.client.post(
+            "/rerank", json=asked | {"max_tokens_per_doc": 60, "further": None}
+        )
+        refused = await served.client.post(
+            "/rerank", json={"query": "q", "documents": [DATA, "unlike"]}
+        )
+        raw = await served.client.post(
+            "/rerank", json={"query": "q", "documents": [DATA, "a"], "raw_scores": True}
+        )
+        await served.client.post(
+            "/rerank", json={"query": "q", "documents": ["a"], "truncate": False}
+        )
+
+    answer = response.json()
+    results = answer["results"]
+    assert [each["index"] for each in results] == [2, 1, 0]
+    assert results[1]["relevance_score"] == results[2]["relevance_score"] == pytest.approx(-0.2)
+    assert (results[2]["scored_by"], results[0]["truncated"]) == (None, True)
+    assert answer["usage"]["prompt_tokens"] == answer["usage"]["total_tokens"]
+    assert (refused.status_code, refused.json()["reason"]) == (400, "UNCALIBRATED")
+    assert "raw_scores" in raw.json()["detail"]
+    assert served.service.requests[-1].truncation_policy == content_pb2.TRUNCATION_POLICY_ERROR
 
 
 async def test_an_uncalibrated_cross_encoder_still_orders() -> None:
@@ -73,6 +116,11 @@ async def test_an_uncalibrated_cross_encoder_still_orders() -> None:
         ({"documents": ["a"]}, "query"),
         ({"query": "q", "documents": ["a"], "top_n": 0}, "top_n"),
         ({"query": "q", "documents": [{"content": []}]}, "documents[0].content"),
+        (
+            {"query": "q", "documents": ["a"], "top_k": 1},
+            "top_k is not a field of a rerank; send top_n",
+        ),
+        ({"query": "q", "texts": ["a"], "truncation_direction": "left"}, "truncation_direction"),
         ({"query": "q", "documents": ["a"], "return_documents": 1}, "return_documents is neither"),
         ({"query": "q", "documents": [{"text": "a", "title": "b"}]}, "documents[0]"),
         ({"query": "q", "documents": [{"text": "a"}], "rank_fields": ["text"]}, "rank_fields"),

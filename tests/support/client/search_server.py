@@ -294,22 +294,41 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
     async def ScoreDocuments(
         self, request: content_pb.ScoreDocumentsRequest, context: grpc.aio.ServicerContext
     ) -> content_pb.ScoreDocumentsResponse:
-        """Scores later documents higher, has a similarity of texts alone, and refuses "no"."""
+        """Scores later documents higher, texts by similarity, and refuses "no".
+
+        A text "cut" is longer than the model reads, "" has no words, and "unlike" has a similarity
+        that was not calibrated.
+        """
         self._note(request, context)
         scores = []
         for place, each in enumerate(request.documents):
-            if "no" in (each.item_id, each.content.text):
+            if each.content.HasField("text") and not each.content.text:
+                error = item_error_to_proto(TextEmpty())
+                scores.append(content_pb.DocumentScore(error=error))
+            elif "no" in (each.item_id, each.content.text):
                 error = item_error_to_proto(ItemNotFound(item_id="no"))
                 scores.append(content_pb.DocumentScore(error=error))
             elif each.content.text:
-                scores.append(content_pb.DocumentScore(similarity=0.9))
+                score = content_pb.DocumentScore(similarity=0.9, match_probability=0.005)
+                if each.content.text == "unlike":
+                    score = content_pb.DocumentScore(similarity=-0.2)
+                if each.content.text == "cut":
+                    score.text_use.CopyFrom(
+                        content_pb2.TextUse(token_count=90, used_token_count=64, truncated=True)
+                    )
+                scores.append(score)
             else:
                 score = content_pb.DocumentScore(match_logit=place, match_probability=place / 100)
                 if each.item_id == "uncalibrated":
                     score.ClearField("match_probability")
                 scores.append(score)
         return content_pb.ScoreDocumentsResponse(
-            scores=scores, model_fingerprint=MODEL.fingerprint, reranker="cross-a"
+            scores=scores,
+            model_fingerprint=MODEL.fingerprint,
+            reranker="cross-a",
+            scales_differ={"text", "image"}
+            <= {e.content.WhichOneof("data") for e in request.documents}
+            and any(each.content.text == "unlike" for each in request.documents),
         )
 
     def _note(self, request: object, context: grpc.aio.ServicerContext) -> None:
