@@ -58,7 +58,7 @@ from tandem.contract.search.item_changes import (
 )
 from tandem.contract.search.query import PageQuery, SearchOptions
 from tandem.contract.search.score_calibration import ScoreCalibration
-from tandem.errors import TandemError
+from tandem.errors import AnswerTooLarge, TandemError
 
 
 class Client:
@@ -89,9 +89,23 @@ class Client:
 
         The query is a text, the bytes of an image, a StoredItem, a GivenEncoding, or a list of
         QueryParts. An answer can be degraded: `result.degradations` lists how, `coverage` and
-        `rerank` how far. Raises a TandemError.
+        `rerank` how far. Contents that are too large for one answer come in several, which are put
+        together. Raises a TandemError.
         """
-        return self._transport.search(search_query(query, index_id=index_id, **options))
+        asked = search_query(query, index_id=index_id, **options)
+        try:
+            return self._transport.search(asked)
+        except AnswerTooLarge:
+            if asked.depth.return_n == 1:
+                raise
+        one = replace(asked, depth=replace(asked.depth, return_n=1))
+        result = self._transport.search(one)
+        included = {"content_included": True, "attributes_included": asked.attributes_included}
+        while (cursor := result.next_cursor) and len(result.items) < asked.depth.return_n:
+            page = self.search_page(cursor, index_id=index_id, **included)
+            items = (*result.items, *page.items)
+            result = replace(result, items=items, next_cursor=page.next_cursor)
+        return result
 
     def search_page(
         self,
@@ -149,8 +163,8 @@ class Client:
 
         A document is a text, the bytes of an image, or a StoredItem of the index. The cross-encoder
         scores those of the other modality than the query; texts for a text and images for an image
-        have a similarity instead. A document that fails has an error in its place. Raises a
-        TandemError.
+        have a similarity instead, two texts with its probability where the model has a calibration.
+        A document that fails has an error in its place. Raises a TandemError.
         """
         asked = document_query(query, documents, index_id, truncation_policy)
         return self._transport.score_documents(asked)

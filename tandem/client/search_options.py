@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
 import inspect
 from collections.abc import Callable, Iterable
@@ -57,7 +58,9 @@ def checked_options(options: SearchOptions) -> dict[str, Any]:
     for a name that SearchOptions does not have.
     """
     if unknown := [name for name in options if name not in _CHECKS]:
-        raise TypeError(f"a search has no option {unknown[0]!r}; SearchOptions lists those it has")
+        near = difflib.get_close_matches(unknown[0], _CHECKS, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "SearchOptions lists those it has"
+        raise TypeError(f"a search has no option {unknown[0]!r}; {hint}")
     return {
         name: _CHECKS[name](name, value) for name, value in options.items() if value is not None
     }
