@@ -92,6 +92,7 @@ class TandemRetriever:
     def _options(self, where: str | None, top_k: int | None) -> SearchOptions:
         options: SearchOptions = {
             "content_included": True,
+            "attributes_included": True,
             "target_modality": self._modality,
             **self.search_options,  # type: ignore[typeddict-item]
             "return_n": self.top_k if top_k is None else top_k,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -15,12 +16,13 @@ from tandem_langchain.documents import scorable
 class TandemReranker(BaseDocumentCompressor):
     """Orders at most 200 documents by how well they match a query.
 
-    Stored images, as TandemRetriever finds them, are scored by the cross-encoder and come first;
-    texts of other retrievers have the bi-encoder's similarity. A document that cannot be scored
-    comes last, with the reason in its metadata. Errors are those of `tandem.errors`.
+    Stored images, as TandemRetriever finds them, are scored by the cross-encoder, texts of other
+    retrievers by the bi-encoder; both together are ordered by match probability, and refused
+    (Uncalibrated) of a model without. A document that cannot be scored comes last, with the reason
+    in its metadata. Errors are those of `tandem.errors`.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     address: str = "127.0.0.1:7400"
     """host:port of the orchestrator."""
@@ -28,6 +30,8 @@ class TandemReranker(BaseDocumentCompressor):
     """The index of the stored images among the documents."""
     top_n: int | None = Field(default=None, ge=0)
     """The number of documents to keep; by default all."""
+    truncation_policy: Literal["truncate", "error"] = "truncate"
+    """What happens to a text that is longer than the model reads."""
     timeout_seconds: float = 10.0
     access: Access = Field(default_factory=Access.from_environment, exclude=True, repr=False)
     """Token and certificates; by default those of the environment."""
@@ -38,9 +42,10 @@ class TandemReranker(BaseDocumentCompressor):
         """Returns copies of the documents, best first, with their scores in the metadata."""
         if not documents:
             return []
+        contents = [scorable(each) for each in documents]
         with Client(self.address, self.timeout_seconds, self.access) as client:
             scored = client.score_documents(
-                query, [scorable(each) for each in documents], index_id=self.index_id
+                query, contents, index_id=self.index_id, truncation_policy=self.truncation_policy
             )
         return self._ordered(documents, scored)
 
@@ -50,9 +55,10 @@ class TandemReranker(BaseDocumentCompressor):
         """Returns what `compress_documents` returns."""
         if not documents:
             return []
+        contents = [scorable(each) for each in documents]
         async with AsyncClient(self.address, self.timeout_seconds, self.access) as client:
             scored = await client.score_documents(
-                query, [scorable(each) for each in documents], index_id=self.index_id
+                query, contents, index_id=self.index_id, truncation_policy=self.truncation_policy
             )
         return self._ordered(documents, scored)
 
@@ -71,5 +77,6 @@ def _metadata(score: DocumentScore, scored: ScoredDocuments) -> dict[str, object
         "match_probability": score.match_probability,
         "similarity": score.similarity,
         "error": str(score.error.reason) if score.error else None,
+        "truncated": score.is_truncated,
         "reranker": scored.reranker,
     }

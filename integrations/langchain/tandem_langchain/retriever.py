@@ -65,6 +65,7 @@ class TandemRetriever(BaseRetriever):
         """Returns the options of one call, of which `k` and `where` may be its own."""
         options: SearchOptions = {
             "content_included": True,
+            "attributes_included": True,
             "target_modality": self.target_modality,
             **self.search_options,  # type: ignore[typeddict-item]
             "return_n": self.k if given.get("k") is None else given["k"],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
@@ -15,14 +16,20 @@ from tandem_llama_index.nodes import query_of, scorable
 class TandemRerank(BaseNodePostprocessor):
     """Orders at most 200 nodes by how well they match the query.
 
-    Stored images, as TandemRetriever finds them, are scored by the cross-encoder and come first;
-    texts of other retrievers have the bi-encoder's similarity. A node that cannot be scored comes
-    last, without a score. Errors are those of `tandem.errors`.
+    Stored images, as TandemRetriever finds them, are scored by the cross-encoder, texts of other
+    retrievers by the bi-encoder; both together are ordered by match probability, and refused
+    (Uncalibrated) of a model without. A node that cannot be scored comes last, without a score.
+    Errors are those of `tandem.errors`.
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     address: str = "127.0.0.1:7400"
     index_id: str = Field(description="The index of the stored images among the nodes.")
     top_n: int | None = Field(default=None, ge=0, description="The number of nodes to keep.")
+    truncation_policy: Literal["truncate", "error"] = Field(
+        default="truncate", description="What happens to a text longer than the model reads."
+    )
     timeout_seconds: float = 10.0
     access: Access = Field(default_factory=Access.from_environment, exclude=True, repr=False)
 
@@ -34,24 +41,26 @@ class TandemRerank(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle = _given(query_bundle)
+        query = query_of(_given(query_bundle))
         if not nodes:
             return []
+        contents = [scorable(each.node) for each in nodes]
         with Client(self.address, self.timeout_seconds, self.access) as client:
             scored = client.score_documents(
-                query_of(bundle), [scorable(each.node) for each in nodes], index_id=self.index_id
+                query, contents, index_id=self.index_id, truncation_policy=self.truncation_policy
             )
         return self._ordered(nodes, scored)
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle = _given(query_bundle)
+        query = query_of(_given(query_bundle))
         if not nodes:
             return []
+        contents = [scorable(each.node) for each in nodes]
         async with AsyncClient(self.address, self.timeout_seconds, self.access) as client:
             scored = await client.score_documents(
-                query_of(bundle), [scorable(each.node) for each in nodes], index_id=self.index_id
+                query, contents, index_id=self.index_id, truncation_policy=self.truncation_policy
             )
         return self._ordered(nodes, scored)
 

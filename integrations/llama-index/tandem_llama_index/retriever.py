@@ -41,6 +41,7 @@ class TandemRetriever(BaseRetriever):
         self._access = Access.from_environment() if access is None else access
         self._options: SearchOptions = {
             "content_included": True,
+            "attributes_included": True,
             "target_modality": target_modality,
             **(search_options or {}),
             "return_n": similarity_top_k,

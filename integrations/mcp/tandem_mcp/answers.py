@@ -45,6 +45,8 @@ class SearchAnswer(BaseModel):
     degradations: list[str] = Field(
         description="how the answer is degraded, for example RERANK_SKIPPED; empty if it is not"
     )
+    hint: str | None = Field(description="why nothing was found; null if something was")
+    truncated: bool = Field(description="whether only the beginning of the words was read")
 
 
 class SideDescription(BaseModel):
@@ -83,9 +85,13 @@ class IndexAnswer(BaseModel):
 
 
 def search_answer(
-    index: str, result: SearchResult, longest_side: int = 0, picture_seconds: float = 0.0
+    index: str,
+    result: SearchResult,
+    longest_side: int = 0,
+    picture_seconds: float = 0.0,
+    hint: str = "",
 ) -> CallToolResult:
-    """Returns the tool's result; pictures only if `longest_side` is above 0.
+    """Returns the tool's result, with a hint; pictures only if `longest_side` is above 0.
 
     Decodes pictures, so call it in a thread; after `picture_seconds` it begins no other.
     """
@@ -96,6 +102,8 @@ def search_answer(
         nothing_matches=result.abstained,
         searched_item_count=result.coverage.covered_item_count,
         degradations=list(result.degradations),
+        hint=hint or None,
+        truncated=any(each.is_truncated for each in result.text_uses),
     )
     blocks: list[ContentBlock] = [TextContent(type="text", text=_headline(answer))]
     for entry, item in zip(answer.items, result.items, strict=True):
@@ -181,10 +189,10 @@ def _headline(answer: SearchAnswer) -> str:
         return (
             f"Nothing here matches, among {answer.searched_item_count:,} items of {answer.index}."
         )
-    found = f"{len(answer.items)} of {answer.searched_item_count:,} items of {answer.index}"
-    if answer.degradations:
-        return f"{found}. {_degraded(answer.degradations)}"
-    return f"{found}."
+    found = f"{len(answer.items)} of {answer.searched_item_count:,} items of {answer.index}."
+    degraded = _degraded(answer.degradations) if answer.degradations else ""
+    cut = "Only the beginning of the words was read." if answer.truncated else ""
+    return " ".join(filter(None, (found, degraded, cut, answer.hint)))
 
 
 def _degraded(degradations: Sequence[str]) -> str:

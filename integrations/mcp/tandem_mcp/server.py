@@ -6,18 +6,31 @@ import asyncio
 import base64
 import binascii
 import math
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeAlias, Unpack
+from urllib.parse import unquote
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools.base import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 from starlette.requests import Request
 
-from tandem.client import Access, AsyncClient, Client, Modality, Query, SearchResult, StoredItem
+from tandem.client import (
+    Access,
+    AsyncClient,
+    Client,
+    Modality,
+    Query,
+    SearchOptions,
+    SearchResult,
+    StoredItem,
+)
 from tandem.errors import TandemError
 from tandem_mcp.answers import (
     IndexAnswer,
@@ -34,7 +47,9 @@ from tandem_mcp.standard_input import HALF_MARK
 _CallContext: TypeAlias = Context[CallerClients, Request]
 
 QUERY = Field(description="what to find, in words")
-IMAGE = Field(description="instead of words: a JPEG, PNG or WebP file in base64")
+IMAGE = Field(
+    description="instead of words: a JPEG, PNG or WebP file in base64, or as a data: URI with it"
+)
 ITEM = Field(description="instead of words: the id of a stored item, to find what is like it")
 INDEX = Field(description="the index to search; by default the first that is served")
 COUNT = Field(ge=1, le=50, description="how many items to return")
@@ -52,11 +67,16 @@ FALSE_ANSWERS = Field(
     "without an answer that may get one, for example 0.05; needs a calibrated index",
 )
 PICTURES = Field(description="whether to return the pictures too, not only their ids")
+TRUNCATE = Field(description="whether to read only the beginning of words that are too many")
 
 # Many callers send null for every option that they do not set, so each option takes it.
 _COUNT = 5
 _EXAMPLE_COUNT = 5
+_NAMED_COUNT = 20
+"""Items whose attributes are looked at where a filter fits none."""
 _ANY_QUERY = "a picture"
+_DATA_URI = re.compile(r"\s*data:[^,]*;base64,", re.IGNORECASE)
+_URL_SAFE = str.maketrans("-_", "+/")
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
@@ -102,7 +122,8 @@ def make_server(served: ServedIndexes) -> MCPServer[CallerClients]:
         finally:
             await opened.close()
 
-    server = MCPServer[CallerClients](
+    tools = _Tools(served)
+    return MCPServer[CallerClients](
         "tandem",
         title="Tandem",
         instructions=(
@@ -112,11 +133,24 @@ def make_server(served: ServedIndexes) -> MCPServer[CallerClients]:
         version="0.1.0",
         lifespan=clients,
         log_level="WARNING",
+        tools=[
+            _StrictTool.from_function(each, annotations=_READS)
+            for each in (tools.search_images, tools.search_texts, tools.describe_index)
+        ],
     )
-    tools = _Tools(served)
-    for tool in (tools.search_images, tools.search_texts, tools.describe_index):
-        server.add_tool(tool, annotations=_READS)
-    return server
+
+
+class _StrictTool(Tool):
+    """Refuses options that it does not have, by name; MCP passes over them."""
+
+    async def run(self, arguments: dict[str, Any], *rest: Any, **named: Any) -> Any:  # noqa: ANN401
+        """Returns the tool's result; raises ToolError."""
+        options = self.parameters["properties"]
+        for name in arguments.keys() - options.keys():
+            near = get_close_matches(name, options, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(options)}"
+            raise ToolError(f"{self.name} has no option {name[:64]!a}; {hint}")
+        return await super().run(arguments, *rest, **named)
 
 
 class _Tools:
@@ -138,26 +172,25 @@ class _Tools:
         min_probability: Annotated[float | None, CHANCE] = None,
         max_false_answer_rate: Annotated[float | None, FALSE_ANSWERS] = None,
         pictures: Annotated[bool | None, PICTURES] = True,
+        truncate: Annotated[bool | None, TRUNCATE] = False,
     ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find stored images that match words, a picture, or a stored item, best first."""
-        with _told_to_the_model():
-            _check_whole(where=where)
-            index_id = self._index(index)
-            async with _client(context) as client:
-                result = await client.search(
-                    _query(query, image, like_item),
-                    index_id=index_id,
-                    target_modality=Modality.IMAGE,
-                    return_n=_COUNT if count is None else count,
-                    where=where or None,
-                    min_probability=min_probability,
-                    max_false_answer_rate=max_false_answer_rate,
-                    content_included=pictures is not False,
-                    attributes_included=True,
-                )
+        index_id = self._index(index)
+        result, hint = await _found(
+            context,
+            (query, image, like_item),
+            index_id,
+            Modality.IMAGE,
+            where,
+            return_n=_COUNT if count is None else count,
+            min_probability=min_probability,
+            max_false_answer_rate=max_false_answer_rate,
+            truncation_policy="truncate" if truncate else None,
+            content_included=pictures is not False,
+        )
         side = 0 if pictures is False else self._served.longest_side
         return await asyncio.get_running_loop().run_in_executor(
-            self._threads, search_answer, index_id, result, side, self._served.timeout_seconds
+            self._threads, search_answer, index_id, result, side, self._served.timeout_seconds, hint
         )
 
     async def search_texts(  # noqa: PLR0913 (each is an argument of the tool)
@@ -171,23 +204,23 @@ class _Tools:
         where: Annotated[str | None, WHERE] = None,
         min_probability: Annotated[float | None, CHANCE] = None,
         max_false_answer_rate: Annotated[float | None, FALSE_ANSWERS] = None,
+        truncate: Annotated[bool | None, TRUNCATE] = False,
     ) -> Annotated[CallToolResult, SearchAnswer]:
         """Find stored texts that match a picture, words, or a stored item, best first."""
-        with _told_to_the_model():
-            _check_whole(where=where)
-            index_id = self._index(index)
-            async with _client(context) as client:
-                result = await client.search(
-                    _query(query, image, like_item),
-                    index_id=index_id,
-                    target_modality=Modality.TEXT,
-                    return_n=_COUNT if count is None else count,
-                    where=where or None,
-                    min_probability=min_probability,
-                    max_false_answer_rate=max_false_answer_rate,
-                    content_included=True,
-                )
-        return search_answer(index_id, result)
+        index_id = self._index(index)
+        result, hint = await _found(
+            context,
+            (query, image, like_item),
+            index_id,
+            Modality.TEXT,
+            where,
+            return_n=_COUNT if count is None else count,
+            min_probability=min_probability,
+            max_false_answer_rate=max_false_answer_rate,
+            truncation_policy="truncate" if truncate else None,
+            content_included=True,
+        )
+        return search_answer(index_id, result, hint=hint)
 
     async def describe_index(
         self, context: _CallContext, index: Annotated[str | None, INDEX] = None
@@ -231,13 +264,44 @@ class _Tools:
         return named
 
 
-async def _examples(client: AsyncClient, index_id: str, modality: Modality) -> SearchResult:
+async def _found(
+    context: _CallContext,
+    sources: tuple[str | None, str | None, str | None],
+    index_id: str,
+    target: Modality,
+    filter_text: str | None,
+    **options: Unpack[SearchOptions],
+) -> tuple[SearchResult, str]:
+    """Returns what a search finds and, if its filter fits nothing, what there is to filter by."""
+    options |= {
+        "where": filter_text or None,
+        "target_modality": target,
+        "attributes_included": True,
+    }
+    with _told_to_the_model():
+        _check_whole(where=filter_text)
+        async with _client(context) as client:
+            result = await client.search(_query(*sources), index_id=index_id, **options)
+            is_bounded = result.abstained or options["min_probability"] is not None
+            if result.items or is_bounded or not filter_text:
+                return result, ""
+            near = await _examples(client, index_id, target, _NAMED_COUNT)
+    known = sorted({name for item in near.items for name in item.attributes})
+    hint = f"No item is as where says; items have the attributes {', '.join(known) or 'none'}."
+    for word in {*re.findall(r"[^\s\"'=<>!(),]+", filter_text)} - {*known}:
+        hint += "".join(f" Did you mean {n} by {word}?" for n in get_close_matches(word, known, 1))
+    return result, hint
+
+
+async def _examples(
+    client: AsyncClient, index_id: str, modality: Modality, count: int = _EXAMPLE_COUNT
+) -> SearchResult:
     """Finds a few items, for their attributes, and all that a response counts."""
     return await client.search(
         _ANY_QUERY,
         index_id=index_id,
         target_modality=modality,
-        return_n=_EXAMPLE_COUNT,
+        return_n=count,
         rerank_disabled=True,
         attributes_included=True,
     )
@@ -257,8 +321,12 @@ def _query(words: str | None, image: str | None, item_id: str | None) -> Query:
         return words
     if item_id:
         return StoredItem(item_id)
+    text = image or ""
+    if is_uri := _DATA_URI.match(text):
+        text = unquote(text[is_uri.end() :])
+    plain = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
     try:
-        return base64.b64decode(image or "", validate=True)
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
         raise ToolError(f"the image is not base64: {error}") from error
 
