@@ -8,9 +8,7 @@ from tandem.chassis.telemetry.tracing import annotate
 from tandem.contract.deadline import Deadline
 from tandem.contract.modality import Modality
 from tandem.contract.search.answer import NO_SECONDS, FoundItem, SearchResult
-from tandem.contract.search.answer_names import (
-    RerankStopReason,
-)
+from tandem.contract.search.answer_names import RerankStopReason
 from tandem.contract.search.query import PageQuery, SearchQuery
 from tandem.contract.search.score_calibration import ScoreCalibration, ScoreKind
 from tandem.errors import CrossEncoderMissing, Uncalibrated
@@ -261,9 +259,8 @@ class Searcher:
                     encoded.contents.get(modality),
                 )
                 quota.note_read(outcome.cost.pair_count)
-                outcomes.append(
-                    with_probabilities(outcome, search.calibrations, search.kind(modality))
-                )
+                kind, known = search.kind(modality), search.calibrations
+                outcomes.append(with_probabilities(query, candidates, outcome, known, kind))
         outcome = joined_outcome(outcomes)
         if outcome.stop is RerankStopReason.NOT_APPLICABLE and encoded.lacks_cross_encoder:
             if query.rerank_required:

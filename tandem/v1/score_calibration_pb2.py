@@ -26,7 +26,7 @@ from tandem.v1 import content_pb2 as tandem_dot_v1_dot_content__pb2
 from tandem.v1 import model_service_pb2 as tandem_dot_v1_dot_model__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!tandem/v1/score_calibration.proto\x12\ttandem.v1\x1a\x17tandem/v1/content.proto\x1a\x1dtandem/v1/model_service.proto\"\xb5\x03\n\x10ScoreCalibration\x12\x19\n\x11model_fingerprint\x18\x01 \x01(\t\x12\x15\n\rmodel_version\x18\x02 \x01(\x05\x12\x0e\n\x06scorer\x18\x03 \x01(\t\x12+\n\x0equery_modality\x18\x04 \x01(\x0e\x32\x13.tandem.v1.Modality\x12,\n\x0ftarget_modality\x18\x05 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x0e\n\x06hybrid\x18\x06 \x01(\x08\x12\x42\n\x17probability_calibration\x18\x07 \x01(\x0b\x32!.tandem.v1.ProbabilityCalibration\x12\x1e\n\x11\x63\x61libration_error\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0bnull_scores\x18\t \x01(\x0c\x12\x10\n\x08rerank_k\x18\n \x01(\x05\x12\x13\n\x0bquery_count\x18\x0b \x01(\x05\x12\x12\n\nitem_count\x18\x0c \x01(\x03\x12\x15\n\rmeasured_date\x18\r \x01(\t\x12\x13\n\x0bmeasured_by\x18\x0e \x01(\tB\x14\n\x12_calibration_error\"F\n\x11\x41liasCalibrations\x12\x31\n\x0c\x63\x61librations\x18\x01 \x03(\x0b\x32\x1b.tandem.v1.ScoreCalibrationb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!tandem/v1/score_calibration.proto\x12\ttandem.v1\x1a\x17tandem/v1/content.proto\x1a\x1dtandem/v1/model_service.proto\"\xff\x03\n\x10ScoreCalibration\x12\x19\n\x11model_fingerprint\x18\x01 \x01(\t\x12\x15\n\rmodel_version\x18\x02 \x01(\x05\x12\x0e\n\x06scorer\x18\x03 \x01(\t\x12+\n\x0equery_modality\x18\x04 \x01(\x0e\x32\x13.tandem.v1.Modality\x12,\n\x0ftarget_modality\x18\x05 \x01(\x0e\x32\x13.tandem.v1.Modality\x12\x0e\n\x06hybrid\x18\x06 \x01(\x08\x12\x42\n\x17probability_calibration\x18\x07 \x01(\x0b\x32!.tandem.v1.ProbabilityCalibration\x12\x1e\n\x11\x63\x61libration_error\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0bnull_scores\x18\t \x01(\x0c\x12\x10\n\x08rerank_k\x18\n \x01(\x05\x12\x13\n\x0bquery_count\x18\x0b \x01(\x05\x12\x12\n\nitem_count\x18\x0c \x01(\x03\x12\x15\n\rmeasured_date\x18\r \x01(\t\x12\x13\n\x0bmeasured_by\x18\x0e \x01(\t\x12H\n\x1d\x66irst_probability_calibration\x18\x0f \x01(\x0b\x32!.tandem.v1.ProbabilityCalibrationB\x14\n\x12_calibration_error\"F\n\x11\x41liasCalibrations\x12\x31\n\x0c\x63\x61librations\x18\x01 \x03(\x0b\x32\x1b.tandem.v1.ScoreCalibrationb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandem.v1.score_calibration
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SCORECALIBRATION']._serialized_start=105
-  _globals['_SCORECALIBRATION']._serialized_end=542
-  _globals['_ALIASCALIBRATIONS']._serialized_start=544
-  _globals['_ALIASCALIBRATIONS']._serialized_end=614
+  _globals['_SCORECALIBRATION']._serialized_end=616
+  _globals['_ALIASCALIBRATIONS']._serialized_start=618
+  _globals['_ALIASCALIBRATIONS']._serialized_end=688
 # @@protoc_insertion_point(module_scope)

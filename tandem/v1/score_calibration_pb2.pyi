@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ScoreCalibration(_message.Message):
-    __slots__ = ("model_fingerprint", "model_version", "scorer", "query_modality", "target_modality", "hybrid", "probability_calibration", "calibration_error", "null_scores", "rerank_k", "query_count", "item_count", "measured_date", "measured_by")
+    __slots__ = ("model_fingerprint", "model_version", "scorer", "query_modality", "target_modality", "hybrid", "probability_calibration", "calibration_error", "null_scores", "rerank_k", "query_count", "item_count", "measured_date", "measured_by", "first_probability_calibration")
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SCORER_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class ScoreCalibration(_message.Message):
     ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEASURED_DATE_FIELD_NUMBER: _ClassVar[int]
     MEASURED_BY_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PROBABILITY_CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     model_fingerprint: str
     model_version: int
     scorer: str
@@ -38,7 +39,8 @@ class ScoreCalibration(_message.Message):
     item_count: int
     measured_date: str
     measured_by: str
-    def __init__(self, model_fingerprint: _Optional[str] = ..., model_version: _Optional[int] = ..., scorer: _Optional[str] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., hybrid: _Optional[bool] = ..., probability_calibration: _Optional[_Union[_model_service_pb2.ProbabilityCalibration, _Mapping]] = ..., calibration_error: _Optional[float] = ..., null_scores: _Optional[bytes] = ..., rerank_k: _Optional[int] = ..., query_count: _Optional[int] = ..., item_count: _Optional[int] = ..., measured_date: _Optional[str] = ..., measured_by: _Optional[str] = ...) -> None: ...
+    first_probability_calibration: _model_service_pb2.ProbabilityCalibration
+    def __init__(self, model_fingerprint: _Optional[str] = ..., model_version: _Optional[int] = ..., scorer: _Optional[str] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., target_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., hybrid: _Optional[bool] = ..., probability_calibration: _Optional[_Union[_model_service_pb2.ProbabilityCalibration, _Mapping]] = ..., calibration_error: _Optional[float] = ..., null_scores: _Optional[bytes] = ..., rerank_k: _Optional[int] = ..., query_count: _Optional[int] = ..., item_count: _Optional[int] = ..., measured_date: _Optional[str] = ..., measured_by: _Optional[str] = ..., first_probability_calibration: _Optional[_Union[_model_service_pb2.ProbabilityCalibration, _Mapping]] = ...) -> None: ...
 
 class AliasCalibrations(_message.Message):
     __slots__ = ("calibrations",)

@@ -7,10 +7,9 @@ a query whose answers are not in the index.
 from __future__ import annotations
 
 import math
-from array import array
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from sys import byteorder
 
 from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.modality import Modality
@@ -50,6 +49,8 @@ class ScoreCalibration(ScoreKind):
 
     probability_calibration: ProbabilityCalibration | None = None
     """None for the bi-encoder."""
+    first_probability_calibration: ProbabilityCalibration | None = None
+    """Of the item that an answer shows first; None if it has the one of the others."""
     calibration_error: float | None = None
     """The expected calibration error on queries that the fit did not see."""
     null_scores: tuple[float, ...] = ()
@@ -63,12 +64,15 @@ class ScoreCalibration(ScoreKind):
     measured_by: str = ""
 
     def __post_init__(self) -> None:
-        scaling = self.probability_calibration
-        numbers = (scaling.scale, scaling.bias) if scaling else ()
-        if not all(map(math.isfinite, (*numbers, *self.null_scores))):
+        numbers = [*self.null_scores]
+        for scaling in (self.probability_calibration, self.first_probability_calibration):
+            numbers += (scaling.scale, scaling.bias) if scaling else ()
+            if scaling and scaling.scale <= 0:
+                raise RequestMalformed(
+                    why="a calibration's scale is not above 0: it turns the order"
+                )
+        if not all(map(math.isfinite, numbers)):
             raise RequestMalformed(why="a calibration has a number that is not finite")
-        if scaling and scaling.scale <= 0:
-            raise RequestMalformed(why="a calibration's scale is not above 0: it turns the order")
         if len(self.null_scores) > MAX_NULL_SCORE_COUNT:
             raise RequestMalformed(why=f"a calibration has over {MAX_NULL_SCORE_COUNT} null scores")
 
@@ -112,21 +116,15 @@ def calibrations_with(
 
 
 def _scores_to_proto(scores: Iterable[float]) -> bytes:
-    values = array("f", scores)
-    if byteorder == "big":
-        values.byteswap()
-    return values.tobytes()
+    values = tuple(scores)
+    return struct.pack(f"<{len(values)}f", *values)
 
 
 def _scores_from_proto(message: bytes) -> tuple[float, ...]:
-    values = array("f")
     try:
-        values.frombytes(message)
-    except ValueError:
+        return tuple(sorted(struct.unpack(f"<{len(message) // 4}f", message)))
+    except struct.error:
         raise RequestMalformed(why="null_scores are not float32 values") from None
-    if byteorder == "big":
-        values.byteswap()
-    return tuple(sorted(values))
 
 
 def _modality(value: int) -> Modality:
@@ -142,5 +140,6 @@ SCORE_CALIBRATION_WIRE = RecordWire(
     query_modality=_MODALITY_WIRE,
     target_modality=_MODALITY_WIRE,
     probability_calibration=CALIBRATION_WIRE,
+    first_probability_calibration=CALIBRATION_WIRE,
     null_scores=Field(_scores_to_proto, _scores_from_proto),
 )

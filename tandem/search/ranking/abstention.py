@@ -1,7 +1,7 @@
 """Leaves out items whose scores a query without an answer may reach, so that it gets none."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from tandem.contract.search.answer import Abstention
 from tandem.contract.search.query import SearchQuery
 from tandem.contract.search.score_calibration import BI_ENCODER, ScoreCalibration, ScoreKind
 from tandem.errors import Uncalibrated
+from tandem.search.ranking.fusion import Fusion
 from tandem.search.rerank.rerank import RerankOutcome
 from tandem.stages.hit import Hit
 from tandem.stages.reranking import Match
@@ -103,14 +104,27 @@ def scored_kind(kind: ScoreKind, outcome: RerankOutcome, *, is_hybrid: bool = Fa
 
 
 def with_probabilities(
-    outcome: RerankOutcome, calibrations: Iterable[ScoreCalibration], kind: ScoreKind
+    query: SearchQuery,
+    hits: Sequence[Hit],
+    outcome: RerankOutcome,
+    calibrations: Iterable[ScoreCalibration],
+    kind: ScoreKind,
 ) -> RerankOutcome:
     """Returns the outcome with probabilities of the index's own calibration, if there is one.
 
-    It takes the place of the model's, which was fitted on other queries and items.
+    It takes the place of the model's, which was fitted on other queries and items. The item that
+    the answer shows first has one of its own.
     """
     own = scored_kind(kind, outcome)
     for each in calibrations:
         if each.kind == own and (scaling := each.probability_calibration):
-            return outcome.rescaled(scaling)
+            outcome = outcome.rescaled(scaling)
+            if first_scaling := each.first_probability_calibration:
+                rule = query.ranking
+                rule = rule if rule.fusion else rule.by_default(outcome.default_fusion)
+                scored = [hit for hit in hits if hit.item_id in outcome.matches]
+                first = max(scored, key=Fusion(rule, scored, outcome.matches).score).item_id
+                match = Match.of(outcome.matches[first].logit, first_scaling)
+                outcome = replace(outcome, matches={**outcome.matches, first: match})
+            break
     return outcome

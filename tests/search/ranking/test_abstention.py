@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tandem.contract.content import TextContent
+from tandem.contract.fusion import FusionMethod
 from tandem.contract.modality import Modality
 from tandem.contract.model_description import ProbabilityCalibration
 from tandem.contract.search.answer_names import RerankStopReason
@@ -122,12 +123,19 @@ def test_a_search_without_null_scores_of_its_kind_is_refused() -> None:
 
 
 def test_the_indexs_own_probabilities_take_the_place_of_the_models() -> None:
-    """They are of the scorer that scored, and of no other."""
-    rescaled = with_probabilities(SCORED, (SIMILARITIES, LOGITS), SIMILARITIES.kind)
-    other = replace(SCORED, reranker="model-b")
+    """They are of the scorer that scored, and of no other; what is shown first has its own."""
+    own = replace(LOGITS, first_probability_calibration=ProbabilityCalibration(1.0, -18.0))
+    added = replace(QUERY, ranking=RankingRule(fusion=FusionMethod.LOGIT_ADD))
+    nearer = [Hit("b", 0.95), Hit("a", 0.05)]
 
-    assert rescaled.matches["b"].probability == pytest.approx(1 / (1 + np.exp(-35.0)))
-    assert with_probabilities(other, (LOGITS,), SIMILARITIES.kind) is other
+    def of(query: SearchQuery, hits: list[Hit], outcome: RerankOutcome) -> list[float | None]:
+        rescaled = with_probabilities(query, hits, outcome, (SIMILARITIES, own), SIMILARITIES.kind)
+        return [rescaled.matches[name].probability for name in ("a", "b")]
+
+    assert of(QUERY, HITS, SCORED) == pytest.approx([1 / (1 + np.exp(-0.5)), 1.0])
+    # 0.95 + 18 is more than 0.05 + 18.5.
+    assert of(added, nearer, SCORED) == pytest.approx([1.0, 0.5])
+    assert of(QUERY, HITS, replace(SCORED, reranker="model-b")) == [None, None]
     assert scored_kind(SIMILARITIES.kind, SCORED) == LOGITS.kind
     # A picture weighs most, and the cross-encoder reads the text.
     heaviest = replace(SIMILARITIES.kind, query_modality=Modality.IMAGE)
@@ -144,4 +152,4 @@ def test_a_calibration_travels_and_replaces_the_one_of_its_kind() -> None:
     with pytest.raises(RequestMalformed, match="not finite"):
         replace(LOGITS, null_scores=(float("nan"),))
     with pytest.raises(RequestMalformed, match="turns the order"):
-        replace(LOGITS, probability_calibration=ProbabilityCalibration(-1.0, 0.0))
+        replace(LOGITS, first_probability_calibration=ProbabilityCalibration(-1.0, 0.0))

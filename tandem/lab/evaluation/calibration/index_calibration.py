@@ -28,7 +28,7 @@ from tandem.corpus.records import Record
 from tandem.errors import RerankUnavailable, Uncalibrated
 from tandem.installation import __version__
 from tandem.lab.evaluation.calibration.held_out_pools import Floats, HeldOutPools
-from tandem.lab.evaluation.calibration.probability_fit import ProbabilityQuality, fit_probability
+from tandem.lab.evaluation.calibration.probability_fit import ProbabilityQuality, fit_scaling
 from tandem.model_io.texts.visible_text import folded_text
 
 
@@ -170,14 +170,15 @@ def _measured(
         raise ValueError("no query found its answer: are these the queries of this index?")
     # Any of them: a part that depends on the scores would not be like a new query's.
     kept = np.random.default_rng(1).permutation(len(null))[:MAX_NULL_SCORE_COUNT]
-    scaling, quality = _scaling(searched, rerank_k) if is_scored else (None, None)
+    scalings, quality = _scaling(searched, rerank_k) if is_scored else ((None, None), None)
     calibration = ScoreCalibration(
         model_fingerprint=fingerprint,
         query_modality=direction[0],
         target_modality=direction[1],
         scorer=reranker if is_scored else BI_ENCODER,
         model_version=version if is_scored else 0,
-        probability_calibration=scaling,
+        probability_calibration=scalings[0],
+        first_probability_calibration=scalings[1],
         calibration_error=quality.highest_error if quality else None,
         null_scores=tuple(sorted(null[number] for number in kept)),
         rerank_k=rerank_k if is_scored else 0,
@@ -191,28 +192,43 @@ def _measured(
 
 def _scaling(
     searched: Sequence[_Searched], rerank_k: int
-) -> tuple[ProbabilityCalibration, ProbabilityQuality]:
-    """Returns the scaling of all queries, and the errors of each half by the other's."""
+) -> tuple[tuple[ProbabilityCalibration, ProbabilityCalibration], ProbabilityQuality]:
+    """Returns the scalings of all queries, and the errors of each half by the other's."""
     read = [
         [each for each in answer.items[:rerank_k] if each.match_logit is not None]
         for answer in searched
     ]
     # Pools are as long as the shortest: an item may have been deleted, or the index is small.
     k = min(map(len, read))
+    shown = [sorted(items[:k], key=lambda item: item.final_rank) for items in read]
     figures_QKF = np.array(
         [
-            [(e.similarity, e.match_logit, e.item_id in answer.relevant_ids) for e in items[:k]]
-            for answer, items in zip(searched, read, strict=True)
+            [(e.similarity, e.match_logit, e.item_id in answer.relevant_ids) for e in items]
+            for answer, items in zip(searched, shown, strict=True)
         ]
     )
     is_match_QK = figures_QKF[..., 2] > 0
     pools = HeldOutPools(figures_QKF[..., 0], figures_QKF[..., 1], is_match_QK, is_match_QK)
-    is_first_Q = np.random.default_rng(2).permutation(len(read)) < len(read) // 2
+    is_half_Q = np.random.default_rng(2).permutation(len(read)) < len(read) // 2
     scaled_QK = np.empty_like(pools.match_logits)
-    for is_fitted_Q in (is_first_Q, ~is_first_Q):
-        fitted = fit_probability(pools.only(is_fitted_Q))
-        scaled_QK[~is_fitted_Q] = fitted.scale * pools.match_logits[~is_fitted_Q] + fitted.bias
+    for is_fitted_Q in (is_half_Q, ~is_half_Q):
+        of_all, of_first = _fitted(pools.only(is_fitted_Q))
+        held_QK = pools.match_logits[~is_fitted_Q]
+        scaled_QK[~is_fitted_Q] = of_all.scale * held_QK + of_all.bias
+        scaled_QK[~is_fitted_Q, 0] = of_first.scale * held_QK[:, 0] + of_first.bias
     quality = ProbabilityQuality.of(
         ProbabilityCalibration(), replace(pools, match_logits=scaled_QK)
     )
-    return fit_probability(pools), quality
+    return _fitted(pools), quality
+
+
+def _fitted(pools: HeldOutPools) -> tuple[ProbabilityCalibration, ProbabilityCalibration]:
+    """Returns the scaling of all pairs, and that of the items that are shown first.
+
+    At one logit the first matches far more often than another: it has won over the pool.
+    """
+    of_all = fit_scaling(pools.match_logits.ravel(), pools.is_match.ravel())
+    try:
+        return of_all, fit_scaling(pools.match_logits[:, 0], pools.is_match[:, 0])
+    except ValueError:  # They are all alike, or their logits say nothing.
+        return of_all, of_all

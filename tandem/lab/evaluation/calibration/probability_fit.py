@@ -30,9 +30,14 @@ def fit_probability(pools: HeldOutPools) -> ProbabilityCalibration:
     counts_QK = np.full(pools.match_logits.shape, 1 - _FIRST_SHARE)
     first_Q = pools.match_logits.argmax(axis=1)
     counts_QK[np.arange(pools.query_count), first_Q] += _FIRST_SHARE * pools.pool_size
-    scale, bias = fit_logistic(
-        logits_N[:, None], pools.is_match.ravel(), counts_N=counts_QK.ravel()
-    )
+    return fit_scaling(logits_N, pools.is_match.ravel(), counts_QK.ravel())
+
+
+def fit_scaling(
+    logits_N: Floats, is_match_N: NDArray[np.bool_], counts_N: Floats | None = None
+) -> ProbabilityCalibration:
+    """Returns the maximum likelihood scaling of these pairs, weighted by `counts_N`."""
+    scale, bias = fit_logistic(logits_N[:, None], is_match_N, counts_N=counts_N)
     if scale <= 0:
         raise ValueError(
             "higher match logits do not mean more matches here; train the model before calibrating"
