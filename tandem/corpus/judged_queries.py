@@ -35,8 +35,6 @@ FORMAT_VERSION: Final = 1
 MANIFEST_NAME: Final = "manifest.json"
 QUERIES_NAME: Final = "queries.jsonl"
 QRELS_NAME: Final = "qrels.txt"
-DRAWN_COUNT: Final = "drawn_count"
-"""In the manifest of queries that were chosen because systems answer them differently."""
 _PICTURES_NAME: Final = "pictures"
 _GRADE: Final = re.compile(rb"-?\d{1,2}")
 # NUL and lone surrogates, which no message carries.
@@ -94,10 +92,11 @@ def read_judged_queries(path: Path) -> list[JudgedQuery]:
 
 
 def drawn_from(path: Path) -> str:
-    """Returns which queries alone were judged; empty if any were, as a file's."""
+    """Returns which queries alone were drawn to be judged; empty if all were."""
     manifest = read_object(path / MANIFEST_NAME) if path.is_dir() else {}
-    systems = " and ".join(map(str, manifest.get("systems", ())))
-    return f"queries at which {systems} differ" if DRAWN_COUNT in manifest else ""
+    count, systems = manifest.get("query_count", 0), " and ".join(manifest.get("systems", ()))
+    is_drawn = manifest.get("drawn_count", count) < count
+    return f"queries at which {systems} differ" if is_drawn else ""
 
 
 def write_judged_queries(

@@ -69,9 +69,7 @@ def calibrate(asked: CalibrateIndexOptions) -> None:
     if asked.queries is not None:
         queries = read_judged_queries(asked.queries)
         if drawn := drawn_from(asked.queries):
-            raise ValueError(
-                f"{asked.queries} has {drawn}, which are not as queries are; judge all"
-            )
+            raise ValueError(f"{asked.queries} has only {drawn}; judge a set of all queries")
     else:
         corpus = open_corpus(str(asked.corpus), asked.split, asked.seed, asked.count, LeftOut())
         queries = captioned_queries(corpus)

@@ -18,7 +18,7 @@ from tandem.cli.terminal.console import out
 from tandem.cli.terminal.progress import LongWork
 from tandem.client import Access, Client, StoredItem
 from tandem.contract.content import Modality
-from tandem.corpus.judged_queries import DRAWN_COUNT, JudgedQuery, read_judged_queries
+from tandem.corpus.judged_queries import JudgedQuery, read_judged_queries
 from tandem.corpus.readers.caption_text import decoded, numbered_lines
 from tandem.errors import TandemError
 from tandem.installation import __version__
@@ -89,11 +89,10 @@ def start(
         made = Path(fresh, "made")
         counts = write_golden_set(made, asked, runs, depth, seed, about, differing)
         made.rename(folder)
-    drawn = counts.get(DRAWN_COUNT, len(asked))
     out.print(
         f"{folder}: {len(asked):,} queries, {counts['differing_count']:,} with different first "
-        f"items; {counts['pair_count']:,} pairs of {drawn:,} queries by {', '.join(systems)}; "
-        f"judge them by tandem golden judge {folder}"
+        f"items; {counts['pair_count']:,} pairs of {counts['drawn_count']:,} queries by "
+        f"{', '.join(systems)}; judge them by tandem golden judge {folder}"
     )
 
 

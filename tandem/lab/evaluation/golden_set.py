@@ -1,8 +1,7 @@
 """Writes golden sets: judged queries, with the pool that is judged and what each system found.
 
     golden/pool.json    {"q1": ["a.jpg", ...]}: what to judge, shuffled, so that no place says who
-                        found an item; pooling is TREC's (Sparck Jones and van Rijsbergen 1975).
-                        Of a set that was drawn, only the queries that were
+                        found an item; pooling is TREC's (Sparck Jones and van Rijsbergen 1975)
     golden/runs.json    {"ce": {"q1": ["a.jpg", ...]}}, best first; judging does not read it
 
 The other files are those of tandem.corpus.judged_queries.
@@ -17,13 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tandem.corpus.judged_queries import (
-    DRAWN_COUNT,
-    QRELS_NAME,
-    JudgedQuery,
-    qrels_line,
-    write_judged_queries,
-)
+from tandem.corpus.judged_queries import QRELS_NAME, JudgedQuery, qrels_line, write_judged_queries
 from tandem.platform.files.private_files import PRIVATE_FOLDER
 from tandem.platform.files.whole_file import write_text_whole
 
@@ -45,7 +38,7 @@ def write_golden_set(
 ) -> dict[str, int]:
     """Writes a new folder, with the queries in a random order; returns its counts.
 
-    `drawn_count`: pools only so many of the queries at which the systems' first items differ.
+    `drawn_count`: pools only so many of the queries at which first items differ.
     """
     chance, pool = random.Random(seed), {}
     shuffled = chance.sample(queries, len(queries))
@@ -60,9 +53,12 @@ def write_golden_set(
     folder.mkdir(mode=PRIVATE_FOLDER)
     write_text_whole(folder / POOL_NAME, json.dumps(pool))
     write_text_whole(folder / RUNS_NAME, json.dumps(runs))
-    counts = {"query_count": len(shuffled), "differing_count": len(differing)}
-    counts |= {} if drawn_count is None else {DRAWN_COUNT: len(pool)}
-    counts["pair_count"] = sum(map(len, pool.values()))
+    counts = {
+        "query_count": len(shuffled),
+        "differing_count": len(differing),
+        "drawn_count": len(pool),
+        "pair_count": sum(map(len, pool.values())),
+    }
     made = {"systems": [*runs], "depth": depth, "seed": seed, **counts}
     write_judged_queries(folder, shuffled, {**about, **made})
     return counts

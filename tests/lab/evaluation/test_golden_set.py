@@ -50,6 +50,7 @@ def test_only_drawn_queries_are_pooled_and_the_manifest_says_from_how_many(tmp_p
     assert len(read_judged_queries(tmp_path / "new")) == 8
     assert drawn_from(tmp_path / "new") == "queries at which be and ce differ"
     assert not drawn_from(written(tmp_path / "whole"))
+    assert not drawn_from(tmp_path / "whole" / "queries.jsonl")
 
 
 def test_judgements_are_kept_and_taken_back(tmp_path: Path) -> None:
