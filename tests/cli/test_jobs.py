@@ -14,6 +14,7 @@ from tandem.cli.app import app
 from tandem.client.testing import FakeServer
 from tandem.contract.search.answer import IngestOutcome
 from tandem.contract.search.ingest import IncomingItem
+from tandem.contract.search.item_changes import ItemsRemoval
 from tandem.errors import ModelUnavailable
 
 LONG_AGO = 1_700_000_000
@@ -103,7 +104,7 @@ def test_a_second_ingest_reads_only_what_changed(
     write(photos / "1/001.jpg", "picture A", LONG_AGO + 1)
     write(photos / "2/002.jpg", "picture 2", LONG_AGO + 1)  # Only touched.
     write(photos / "3/010.txt", "another caption")
-    told.index.remove("photos", ["4/004"])
+    told.index.remove(ItemsRemoval(index_id="photos", item_ids=["4/004"]))
     said = run("ingest", photos, told).output
     assert told.taken() == ["0/000", "1/001", "3/010#en-0", "4/004"]
     assert len(read) == 5
