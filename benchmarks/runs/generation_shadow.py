@@ -7,7 +7,7 @@ min_probability, one by seven clients and one by another; half of the texts were
 that caches answer, half never. The fault of the second generation, which no operator rolls back:
 
 - failing: its encoder is ended once it serves;
-- slow: its model has three layers 512 wide instead of one of 32;
+- slow: its model has three layers 256 wide instead of one of 32;
 - emptying: its calibration gives each match so low a probability that nothing is left;
 - lone: the same, but the caller of seven clients alone searches with min_probability. It may not
   have the other one's model rolled back;
@@ -23,6 +23,7 @@ import asyncio
 import itertools
 import json
 import os
+import random
 import secrets
 import sys
 import tempfile
@@ -57,6 +58,21 @@ CALLERS = {"many": 7, "few": 1}
 """The clients of each."""
 SCALING_BIAS = 20.0
 """More than any logit of these models, so that a probability is about 0 or 1."""
+WORDS = (
+    "two",
+    "one",
+    "three",
+    "four",
+    "red",
+    "blue",
+    "green",
+    "dogs",
+    "cat",
+    "cars",
+    "tree",
+    "left",
+)
+"""The model's own; to it, any others are alike."""
 _ASKED_COUNT = 10
 _BEFORE_SECONDS = 10.0
 
@@ -72,7 +88,7 @@ async def search(
     for number in numbers:
         text = load.texts[number % _ASKED_COUNT]
         if number % 2:
-            text = f"{number} {text}"[:50]
+            text = " ".join(random.choices(WORDS, k=8))
         start_time = time.monotonic()
         try:
             answer = await client.search(
@@ -155,7 +171,7 @@ async def watched(
 def run(asked: argparse.Namespace) -> dict[str, Any]:
     """Returns the whole result."""
     is_slow, is_emptying = asked.fault == "slow", asked.fault in ("emptying", "lone")
-    following_config = replace(SMALL, layer_count=3, width=512) if is_slow else SMALL
+    following_config = replace(SMALL, layer_count=3, width=256) if is_slow else SMALL
     following_bias = -SCALING_BIAS if is_emptying else SCALING_BIAS
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))

@@ -144,8 +144,8 @@ def _signs(live: Outcome, shadow: Outcome) -> dict[str, int]:
     signs = {"failed": _has_failed(live) - _has_failed(shadow)}
     if isinstance(live, SearchResult) and isinstance(shadow, SearchResult):
         signs["empty"] = bool(shadow.items) - bool(live.items)
-        # Caches are by caller, and in the generation before this one is another.
-        if live.cost.cache_hit_count == shadow.cost.cache_hit_count:
+        # What caches answer is fast in a slow generation, and they are by caller: here another.
+        if not live.cost.cache_hit_count and not shadow.cost.cache_hit_count:
             signs["slow"] = 1 if _seconds(live) > _SLOWER * _seconds(shadow) else -1
     return signs
 

@@ -44,7 +44,7 @@ FAILED = ModelUnavailable(model="next", why="it is away")
         (FAILED, answer(), "failed"),
         (answer(), answer(), ""),
         (answer(0.19), answer(), ""),
-        (answer(0.3), answer(cached=1), ""),
+        (answer(0.3, cached=1), answer(cached=1), ""),
         (answer(count=0), answer(count=0), ""),
         (FAILED, FAILED, ""),
         (ModelMismatch(request="a", index="b"), answer(), ""),
