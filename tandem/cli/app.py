@@ -96,6 +96,10 @@ PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
         "search": ("search.search:search", "Find images by text, texts by image, or by an item."),
         "replay": ("search.replay:replay", "Repeat a search that a file keeps, and compare."),
         "ingest": ("ingest.ingest:ingest", "Store a corpus: its images and their captions."),
+        "set": (
+            "index.set_attributes:set_attributes",
+            "Change attributes of items by a table of ids.",
+        ),
         "remove": ("index.remove:remove", "Delete items by id, permanently."),
         "index": (_INDEX, "List, show, tune, rebuild and drop indexes."),
     },

@@ -97,6 +97,11 @@ def open_corpus(
     raise ValueError(f"no corpus {name!r}; {_what_to_write(given)}there are {CORPUS_HELP}")
 
 
+def is_table_corpus(name: str) -> bool:
+    """Returns whether a corpus is one of tables."""
+    return corpus_place(name)[0] in _OF_TABLES
+
+
 def columns_of(asked: Sequence[str] | None) -> dict[str, str]:
     """Returns columns by role; raises ValueError for what is not written ROLE=COLUMN."""
     columns: dict[str, str] = {}

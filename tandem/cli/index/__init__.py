@@ -1,4 +1,4 @@
-"""`tandem index`, `shard` and `remove`.
+"""`tandem index`, `shard`, `set` and `remove`.
 
 index, index_state  an index, of shards and of the orchestrator
 generations         `tandem index create` and `rollback`
@@ -6,5 +6,6 @@ promote             `tandem index promote`
 attach              `tandem attach`
 shard               the store of a shard
 remove              `tandem remove` and `index drop`
+set_attributes      `tandem set`
 listed_ids          the ids of an index
 """
