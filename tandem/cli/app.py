@@ -100,6 +100,10 @@ PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
             "index.set_attributes:set_attributes",
             "Change attributes of items by a table of ids.",
         ),
+        "sync": (
+            "ingest.sync:sync",
+            "Make an index equal to a source: add, update, rename, remove.",
+        ),
         "remove": ("index.remove:remove", "Delete items by id, permanently."),
         "index": (_INDEX, "List, show, tune, rebuild and drop indexes."),
     },

@@ -1,7 +1,7 @@
 """Checks which records a model can take; others stop the work, or are skipped and counted."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -69,13 +69,18 @@ class RecordUnreadable(ValueError):
 
     def __init__(self, record: Record, fault: RecordFault, why: str) -> None:
         self.fault = fault
+        self.record_id = record.record_id
         self.is_uncaptioned = not (record.captions or record.captions_fault)
         self.description = f"{record.record_id!r} ({record.image}): {fault}: {why}"
         super().__init__(f"record {self.description}; or skip it with --on-error skip")
 
 
+@dataclass
 class SkippedRecords(LeftOut):
     """Counts what was left out, including records that a model or server cannot take."""
+
+    unreadable: list[tuple[str, str, str]] = field(default_factory=list)
+    """Each record that could not be read: its id, the fault, and a message."""
 
     def refuse(self, error: CorpusError, fault: str = ReaderFault.MALFORMED) -> None:
         """Adds an error; one that stops the work names the option that skips the record."""
@@ -86,6 +91,7 @@ class SkippedRecords(LeftOut):
     def add(self, error: RecordUnreadable) -> None:
         """Counts a record by its first fault."""
         self.add_record(error.fault, error.description)
+        self.unreadable.append((error.record_id, error.fault, error.description))
         if error.is_uncaptioned and self.uncaptioned_count:
             self.uncaptioned_count -= 1
 

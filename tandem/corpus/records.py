@@ -17,6 +17,8 @@ class FileState(NamedTuple):
 
     size_bytes: int
     mtime_ns: int
+    ctime_ns: int
+    """Also of a change of name, as in a swap, and of a time that was set by hand."""
 
 
 @runtime_checkable

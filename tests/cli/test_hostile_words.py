@@ -80,6 +80,7 @@ CASES = [
     ["search", "x", "--target-modality", "{}", "--address", NOWHERE],
     ["ingest", "{}", "--address", NOWHERE],
     ["ingest", "folder:{}", "--address", NOWHERE],
+    ["ingest", "refused:{}", "--address", NOWHERE],
     ["ingest", "scenes", "--split", "{}", "--address", NOWHERE],
     ["ingest", "scenes", "--count", "4", "--index", "{}", "--address", NOWHERE],
     ["up", "--ingest", "{}"],

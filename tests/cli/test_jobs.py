@@ -1,5 +1,6 @@
 """The record of a job: what is sent again, and what is not even read."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from tandem.client.testing import FakeServer
 from tandem.contract.search.answer import IngestOutcome
 from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.item_changes import ItemsRemoval
-from tandem.errors import ModelUnavailable
+from tandem.errors import ImageUnreadable, ModelUnavailable
 
 LONG_AGO = 1_700_000_000
 
@@ -30,6 +31,7 @@ class Told:
         self.may_store.set()
         self.first_is_sent = threading.Event()
         self.errors: list[Exception] = []
+        self.refused: set[str] = set()
         self.index = fake._servicer._index
         self._store = self.index.store
         self.index.store = self.store  # type: ignore[method-assign]
@@ -40,7 +42,10 @@ class Told:
         assert self.may_store.wait(60)
         if self.errors:
             raise self.errors.pop()
-        return self._store(index_id, items)
+        good = [each for each in items if each.item_id not in self.refused]
+        stored = {each.item_id: each for each in self._store(index_id, good)}
+        refusal = ImageUnreadable(why="it is cut off")
+        return [stored.get(n.item_id, IngestOutcome(n.item_id, refusal)) for n in items]
 
     def taken(self) -> list[str]:
         """Returns the ids that were sent since the last call."""
@@ -60,8 +65,9 @@ def _told() -> Iterator[Told]:
 
 
 @pytest.fixture(name="photos")
-def _photos(tmp_path: Path) -> Path:
-    """100 pictures, of which each tenth has a caption, none of them of the last seconds."""
+def _photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """100 pictures, of which each tenth has a caption, whose files may be trusted at once."""
+    monkeypatch.setattr("tandem.cli.ingest.sent_items._SETTLED_SECONDS", 0.0)
     folder = tmp_path / "photos"
     for number in range(100):
         write(folder / f"{number % 7}/{number:03}.jpg", f"picture {number}")
@@ -100,7 +106,7 @@ def test_a_second_ingest_reads_only_what_changed(
     run("ingest", photos, told)
     assert (told.taken(), read) == ([], [])
 
-    write(photos / "0/000.jpg", "edited")  # Another size, and the same time.
+    write(photos / "0/000.jpg", "edited")
     write(photos / "1/001.jpg", "picture A", LONG_AGO + 1)
     write(photos / "2/002.jpg", "picture 2", LONG_AGO + 1)  # Only touched.
     write(photos / "3/010.txt", "another caption")
@@ -108,7 +114,7 @@ def test_a_second_ingest_reads_only_what_changed(
     said = run("ingest", photos, told).output
     assert told.taken() == ["0/000", "1/001", "3/010#en-0", "4/004"]
     assert len(read) == 5
-    assert "photos no longer has 1 items that were stored" in said
+    assert "photos has lost 1 items, which are stored again" in said
 
     run("ingest", photos, told)
     assert (told.taken(), len(read)) == ([], 5)
@@ -160,3 +166,34 @@ def test_a_record_is_kept_where_it_can_be(
     run("ingest", photos, told, "--job", str(tmp_path / "job"))
     assert told.taken() == []
     run("ingest", photos, told, "--job", str(photos / "0/000.jpg"), status=1)
+
+
+def test_what_is_refused_is_a_source(photos: Path, told: Told, tmp_path: Path) -> None:
+    """Refused by the server or not readable: named once, and tried again alone."""
+    told.refused = {"1/001"}
+    (photos / "2/002.jpg").unlink()
+    (photos / "2/002.jpg").symlink_to("/etc/hostname")
+    job = tmp_path / "job"
+    options = "--job", str(job), "--on-error", "skip"
+
+    first = run("ingest", photos, told, *options, "--json", status=1)
+    events = [json.loads(line) for line in first.stdout.splitlines()]
+    assert [each["item_id"] for each in events if each.get("event") == "refused"] == ["1/001"]
+    assert {"event": "progress", "done_count": 88, "total_count": 100} in events
+    assert events[-1]["stored_count"] == 108
+    again = run("ingest", photos, told, *options)
+    source = f"refused:{job.with_suffix('.refused.jsonl')}"
+    assert (
+        "2 could not be stored (IMAGE_UNREADABLE 1, picture outside the corpus 1)" in again.stderr
+    )
+    assert f"tandem ingest {source}" in again.stderr
+
+    told.refused = set()
+    (photos / "2/002.jpg").unlink()
+    write(photos / "2/002.jpg", "picture 2")
+    write(photos / "3/003.jpg", "not asked for now")
+    told.taken()
+    run("ingest", source, told, *options)  # type: ignore[arg-type]
+    assert told.taken() == ["1/001", "2/002"]
+    run("ingest", photos, told, *options)
+    assert told.taken() == ["3/003"]

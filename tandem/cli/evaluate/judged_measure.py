@@ -10,14 +10,10 @@ from pathlib import Path
 
 from tandem.cli.evaluate.evaluate_options import EvaluateOptions
 from tandem.cli.evaluate.served_measure import asked_reports
-from tandem.client import StoredItem
-from tandem.client.calls.refusal import calling
-from tandem.contract.limits import MAX_PAGE_SIZE
+from tandem.client import Access, Client, StoredItem
 from tandem.corpus.judged_queries import JudgedQuery, drawn_from, read_judged_queries
 from tandem.lab.evaluation.gallery import Direction, EvaluationQuery
 from tandem.lab.evaluation.reports.report import OF_THEM_ONLY, Report
-from tandem.v1.content_service_pb2 import ListItemsRequest
-from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 
 _SHOWN_COUNT = 3
 
@@ -81,14 +77,8 @@ def _check_stored(address: str, index_id: str, queries: Iterable[JudgedQuery]) -
     wanted = {item_id for each in queries for item_id in each.relevant_ids}
     wanted |= {each.content.item_id for each in queries if isinstance(each.content, StoredItem)}
     count = len(wanted)
-    request = ListItemsRequest(index_id=index_id, page_size=MAX_PAGE_SIZE)
-    with calling(address, ContentServiceStub) as call:
-        while wanted:
-            page = call("ListItems", request)
-            wanted.difference_update(page.item_ids)
-            request.page_token = page.next_page_token
-            if not page.next_page_token:
-                break
+    with Client(address, access=Access.from_environment()) as client:
+        wanted.difference_update(each.item_id for each in client.list_items(index_id=index_id))
     if wanted:
         first = ", ".join(map(repr, sorted(wanted)[:_SHOWN_COUNT]))
         raise ValueError(

@@ -7,5 +7,4 @@ attach              `tandem attach`
 shard               the store of a shard
 remove              `tandem remove` and `index drop`
 set_attributes      `tandem set`
-listed_ids          the ids of an index
 """

@@ -10,7 +10,7 @@ from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.ingest.sent_items import SentItems
 from tandem.cli.refusals import described
 from tandem.cli.terminal.console import errors, one_line, out
-from tandem.cli.terminal.json_answer import answer
+from tandem.cli.terminal.json_answer import answer, event
 from tandem.cli.terminal.progress import LongWork
 from tandem.client import Client, IngestOutcome, IngestProgress, NewItem, TruncationPolicy
 from tandem.client.ingest.rounds import may_be_stored_later
@@ -42,14 +42,17 @@ def ingest_items(
         nonlocal has_waited, batch_end
         batch_end = progress.done_count
         note = ""
-        if count := progress.waiting_count:
-            note = f"{count:,} items wait for the server"
+        if progress.waiting_count:
+            note = f"{progress.waiting_count:,} items wait for the server"
             if not has_waited:
                 work.say("the server is busy or restarts: what it cannot take now is sent again")
             has_waited = True
+        count = progress.done_count
         if sent is not None:
             sent.note_progress(progress)
-        work.show(stage, progress.done_count if sent is None else sent.done_count, note=note)
+            count = sent.done_count
+            event("progress", {"done_count": count, "total_count": total})
+        work.show(stage, count, note=note)
 
     kept = report_if_interrupted(
         lambda: (

@@ -11,7 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Self
 
+# One process alone has the file, so that no memory is shared, which NFS lacks.
 _TABLES: Final = """
+PRAGMA locking_mode=EXCLUSIVE;
 PRAGMA journal_mode=WAL;
 PRAGMA synchronous=NORMAL;
 CREATE TABLE IF NOT EXISTS item(
@@ -20,10 +22,6 @@ CREATE TABLE IF NOT EXISTS item(
 CREATE INDEX IF NOT EXISTS of_record ON item(record_id);
 CREATE INDEX IF NOT EXISTS of_content ON item(size, digest);
 """
-
-
-class JobBusy(ValueError):
-    """Another process works with the record."""
 
 
 class Status(StrEnum):
@@ -44,16 +42,19 @@ class Row:
     record_id: str
     """The record that it is of; empty if the record no longer has it."""
     state: str
-    """Of the record's files before they were read; empty if it proves nothing."""
+    """Of the record's file before it was read, its path last; empty if it proves nothing."""
     size: int
-    """Bytes of the content."""
     digest: bytes
-    """Of the content."""
+    """Of the content; empty if it was not read."""
     attributes: str
     """As JSON."""
     status: Status = Status.SENT
     why: str = ""
     """The reason of a refusal, and its message."""
+
+    def is_stored_as(self, known: "Row | None") -> bool:
+        """Returns whether the index has the content that the known row says."""
+        return known is not None and (known.status, known.digest) == (Status.STORED, self.digest)
 
 
 class JobRecord:
@@ -62,7 +63,7 @@ class JobRecord:
     def __init__(self, path: Path | None) -> None:
         """Opens or makes the file; None keeps the rows in memory alone.
 
-        Raises JobBusy if another process has it open, and OSError.
+        Raises ValueError if another process has it open or it is another file, and OSError.
         """
         self.path = path
         self._lock = threading.Lock()
@@ -72,8 +73,7 @@ class JobRecord:
             self._database = sqlite3.connect(
                 path or ":memory:", 0.0, isolation_level=None, check_same_thread=False
             )
-            # One process alone has the file, so that no memory is shared, which NFS lacks.
-            self._database.executescript(f"PRAGMA locking_mode=EXCLUSIVE; {_TABLES}")
+            self._database.executescript(_TABLES)
 
     def counts(self) -> tuple[int, int]:
         """Returns how many rows there are, and how many of them are stored."""
@@ -82,67 +82,49 @@ class JobRecord:
 
     def rows(self, record_id: str) -> dict[str, Row]:
         """Returns a record's rows by item id."""
-        found = self._all("SELECT * FROM item WHERE record_id=?", record_id)
-        return {row.item_id: row for row in map(_row, found)}
+        return {row.item_id: row for row in self.every("record_id=?", record_id)}
 
-    def every(self, status: Status | None = None) -> Iterator[Row]:
-        """Yields all rows in byte order of their ids."""
-        last = ""
-        chosen = "" if status is None else f"AND status='{status}'"
-        while found := self._all(
-            f"SELECT * FROM item WHERE item_id>? {chosen} ORDER BY item_id LIMIT 1000", last
-        ):
-            yield from map(_row, found)
-            last = found[-1][0]
+    def row(self, item_id: str) -> Row | None:
+        """Returns an item's row, if it has one."""
+        return next(self.every("item_id=?", item_id), None)
 
-    def holders(self, size: int, digest: bytes | None = None) -> list[str]:
-        """Returns ids of items that the index has with a content of that size, or that content."""
-        chosen = (size,) if digest is None else (size, digest)
-        where = "size=?" if digest is None else "size=? AND digest=?"
-        found = self._all(f"SELECT item_id FROM item WHERE {where} AND status='stored'", *chosen)
-        return [item_id for (item_id,) in found]
+    def holders(self, size: int, digest: bytes) -> list[Row]:
+        """Returns the items that the index has with this content."""
+        return list(self.every("size=? AND digest=? AND status='stored'", size, digest))
+
+    def has_size(self, size: int) -> bool:
+        """Returns whether the index has an item whose content has so many bytes."""
+        return any(self.every("size=? AND status='stored' LIMIT 1", size))
+
+    def every(self, where: str = "true", *values: object) -> Iterator[Row]:
+        """Yields the rows of which that is true."""
+        for found in self._all(f"SELECT * FROM item WHERE {where}", *values):
+            yield replace(Row(*found), status=Status(found[6]))
 
     def write(self, rows: Iterable[Row]) -> None:
         """Writes rows, in place of those of the same items, in one transaction."""
         self._many("REPLACE INTO item VALUES(?,?,?,?,?,?,?,?)", map(astuple, rows))
 
-    def answer(self, answers: Iterable[tuple[str, Status, str]]) -> None:
-        """Notes the outcomes of sent items, with the reasons of refusals."""
-        turned = ((status, why, item_id) for item_id, status, why in answers)
-        self._many("UPDATE item SET status=?, why=? WHERE item_id=?", turned)
-
-    def detach(self, item_ids: Iterable[str]) -> None:
-        """Notes that a record no longer has these items."""
-        named = ((each,) for each in item_ids)
-        self._many("UPDATE item SET record_id='' WHERE item_id=?", named)
+    def answer(self, answers: Iterable[tuple[Status, str, str]]) -> None:
+        """Notes outcomes: what became of it, why, and the item's id."""
+        self._many("UPDATE item SET status=?, why=? WHERE item_id=?", answers)
 
     def forget(self, item_ids: Iterable[str]) -> None:
         """Removes rows."""
         self._many("DELETE FROM item WHERE item_id=?", ((each,) for each in item_ids))
 
-    def compare(self, stored_ids: Iterable[str]) -> tuple[int, list[str]]:
-        """Compares with the ids of the index, in byte order.
+    def compare(self, stored_ids: Iterable[str]) -> tuple[int, set[str]]:
+        """Compares with the ids of the index.
 
         Returns how many stored items are missing there, which are to be sent again, and the ids
         that no row has.
         """
-        lost: list[tuple[str, Status, str]] = []
-        others: list[str] = []
-        rows = self.every()
-        row = next(rows, None)
-        for item_id in stored_ids:
-            while row is not None and row.item_id.encode() < item_id.encode():
-                lost += _lost(row)
-                row = next(rows, None)
-            if row is not None and row.item_id == item_id:
-                row = next(rows, None)
-            else:
-                others.append(item_id)
-        while row is not None:
-            lost += _lost(row)
-            row = next(rows, None)
-        self.answer(lost)
-        return len(lost), others
+        others = set(stored_ids)
+        lost = [
+            row for row in self.every() if row.status is Status.STORED and row.item_id not in others
+        ]
+        self.answer((Status.SENT, "", row.item_id) for row in lost)
+        return len(lost), others.difference(row.item_id for row in self.every())
 
     def __enter__(self) -> Self:
         return self
@@ -166,24 +148,16 @@ class JobRecord:
             yield
         except sqlite3.DatabaseError as error:
             if "locked" in str(error):
-                raise JobBusy(
-                    f"another process works with {self.path}; wait for its end, or give another "
-                    "file by --job"
-                ) from None
+                why = (
+                    "another process works with it; wait for its end, or name another file by --job"
+                )
+                raise ValueError(f"{self.path}: {why}") from None
             kind = OSError if isinstance(error, sqlite3.OperationalError) else ValueError
             raise kind(f"{self.path}: {error}") from error
 
 
 def job_path(address: str, index_id: str, source: str) -> Path:
-    """Returns where the record of a source in an index of a server lies unless it is named."""
+    """Returns where the record of a source in an index of a server is unless it is named."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
     key = sha256("\0".join((address, index_id, source)).encode("utf-8", "surrogateescape"))
     return folder / "tandem/jobs" / f"{index_id}-{key.hexdigest()[:16]}.sqlite"
-
-
-def _row(values: tuple[Any, ...]) -> Row:
-    return replace(Row(*values), status=Status(values[6]))
-
-
-def _lost(row: Row) -> list[tuple[str, Status, str]]:
-    return [(row.item_id, Status.SENT, "")] if row.status is Status.STORED else []

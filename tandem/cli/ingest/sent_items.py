@@ -7,24 +7,26 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
-from tandem.cli.corpora.detector_files import SentRecord
 from tandem.cli.ingest.job_record import JobRecord, Row, Status
 from tandem.cli.smaller_jpeg import sendable_picture
+from tandem.cli.terminal.json_answer import event
 from tandem.client import IngestOutcome, IngestProgress, NewContent, NewItem, RegionContent
 from tandem.client.ingest.rounds import may_be_stored_later
 from tandem.contract.filtering.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.corpus.records import Record
 
-BATCH_ITEM_COUNT: Final = 32
+_BATCH_ITEM_COUNT: Final = 32
 # What a kill has encoded in vain, at most.
-_MAX_PENDING_COUNT: Final = 2 * BATCH_ITEM_COUNT
+_MAX_PENDING_COUNT: Final = 2 * _BATCH_ITEM_COUNT
 # A file that changes again within the time that a file system's clock tells apart looks the same.
 _SETTLED_SECONDS: Final = 2.0
 
-Reader = Callable[[Iterable[Record]], Iterable[SentRecord]]
-"""Reads what is sent for each record, and leaves out those that cannot be read."""
+NewRow = tuple[Row, tuple[str, Any, Attributes]]
+"""An item's row before it is sent, and the item."""
+Reader = Callable[[Iterable[Record]], Iterable[tuple[Record, NewContent | None]]]
+"""Reads what is sent for each record, and leaves out what cannot be read; None is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +41,19 @@ class ItemForm:
     """What else of the command's options changes what is stored."""
 
     def state(self, record: Record) -> str:
-        """Returns what is the same as long as the record is; empty if only reading it tells.
+        """Returns what is the same as long as the record is, of a file its path, size and times.
 
-        For a file that is its path, size and time.
+        Empty if only reading it tells.
         """
         stat = record.image.stat()
-        if (
-            stat is None
-            or record.captions_fault
-            or abs(time.time() - stat.mtime_ns / 1e9) < _SETTLED_SECONDS
-        ):
+        if stat is None or record.captions_fault:
             return ""
-        captions = [(each.caption_id, each.text, each.language) for each in record.captions]
-        known = (*self._named(), record.split, captions, record.attributes)
-        about = sha256(json.dumps(known, default=str).encode()).hexdigest()[:32]
-        return f"{about} {stat.size_bytes} {stat.mtime_ns} {record.image}"
+        if abs(time.time() - max(stat.mtime_ns, stat.ctime_ns) / 1e9) < _SETTLED_SECONDS:
+            return ""
+        about = sha256(repr((self, record.split, record.captions, record.attributes)).encode())
+        return " ".join(map(str, (about.hexdigest()[:32], *stat, record.image)))
 
-    def items(self, record: Record, content: NewContent) -> Iterator[tuple[Row, NewItem]]:
+    def items(self, record: Record, content: NewContent | None) -> Iterator[NewRow]:
         """Yields the image and its captions, each with its row.
 
         All have the corpus's attributes, the split and the language, an image that of each caption.
@@ -70,9 +68,6 @@ class ItemForm:
             own = {**shared, "language": caption.language}
             yield _with_row(record, caption.caption_id, caption.text, own)
 
-    def _named(self) -> tuple[object, ...]:
-        return self.captions, self.caption_attribute, self.other
-
 
 class SentItems:
     """The items of a source that are to be sent, and how many pictures are done.
@@ -81,23 +76,26 @@ class SentItems:
     answers, so that a kill wastes no more work.
     """
 
-    def __init__(self, job: JobRecord, form: ItemForm, read: Reader) -> None:
+    def __init__(
+        self, job: JobRecord, form: ItemForm, read: Reader, *, reads_all: bool = False
+    ) -> None:
+        """Reads what may have changed, or everything."""
         self.scaled_down_count = self.unchanged_count = self.read_count = 0
         self.seen: set[str] = set()
         """Ids of the records that the source has."""
-        self._job, self._form, self._read = job, form, read
+        self._job, self._form, self._read, self._reads_all = job, form, read, reads_all
         self._states: dict[str, str] = {}
         self._pictures: set[str] = set()
         """Ids of those that have no answer."""
         self._changed = threading.Condition()
-        self._taken_count = self._answered_count = self._done_count = 0
+        self._pending_count = self._answered_count = self._done_count = 0
         self._is_over = False
-        self._answers: list[tuple[str, Status, str]] = []
+        self._answers: list[tuple[Status, str, str]] = []
 
     def of(self, records: Iterable[Record]) -> Iterator[NewItem]:
         """Yields what the index lacks, or has otherwise."""
         items = self._lacking(records)
-        while batch := list(islice(items, BATCH_ITEM_COUNT)):
+        while batch := list(islice(items, _BATCH_ITEM_COUNT)):
             # Before they are sent: the job knows of whatever may be stored.
             self._job.write(row for row, _ in batch)
             self._pictures |= {row.item_id for row, _ in batch if row.item_id == row.record_id}
@@ -106,7 +104,7 @@ class SentItems:
                     self._changed.wait_for(
                         lambda: self._is_over or self._pending_count < _MAX_PENDING_COUNT
                     )
-                    self._taken_count += 1
+                    self._pending_count += 1
                 if self._is_over:
                     return
                 yield item
@@ -118,100 +116,89 @@ class SentItems:
 
     def note_progress(self, progress: IngestProgress) -> None:
         """Lets as many items follow as have an answer, be it that they wait to be sent again."""
+        count = progress.done_count + progress.waiting_count
         with self._changed:
-            self._answered_count = progress.done_count + progress.waiting_count
+            self._pending_count -= count - self._answered_count
+            self._answered_count = count
             self._changed.notify()
 
     def note(self, outcome: IngestOutcome, *, is_last: bool) -> None:
         """Notes the outcome of an item, and with the last of its batch keeps it."""
-        error = outcome.error
+        error, item_id = outcome.error, outcome.item_id
         if error is None:
-            self._answers.append((outcome.item_id, Status.STORED, ""))
+            self._answers.append((Status.STORED, "", item_id))
         elif not may_be_stored_later(error):
-            why = f"{error.reason}: {error.message}"
-            self._answers.append((outcome.item_id, Status.REFUSED, why))
-        self._done_count += outcome.item_id in self._pictures
-        self._pictures.discard(outcome.item_id)
+            self._answers.append((Status.REFUSED, f"{error.reason}: {error.message}", item_id))
+            about = {"item_id": item_id, "reason": error.reason, "message": error.message}
+            event("refused", about)
+        self._done_count += item_id in self._pictures
+        self._pictures.discard(item_id)
         if is_last:
             self._keep()
 
     def end(self) -> None:
-        """Yields no more items, and keeps what was noted."""
+        """Keeps what was noted, and yields no more."""
+        self._keep()
         with self._changed:
             self._is_over = True
             self._changed.notify()
-        self._keep()
+
+    def differing(self, records: Iterable[Record]) -> Iterator[tuple[Record, list[NewRow]]]:
+        """Yields the items of each record that is not known to be as it was."""
+        for record, content in self._read(self._unlike_job(records)):
+            self.read_count += 1
+            state = self._states.pop(record.record_id)
+            items = self._form.items(record, content)
+            yield record, [(replace(row, state=state), item) for row, item in items]
 
     def _keep(self) -> None:
         self._job.answer(self._answers)
         self._answers.clear()
 
-    @property
-    def _pending_count(self) -> int:
-        return self._taken_count - self._answered_count
-
-    def _lacking(self, records: Iterable[Record]) -> Iterator[tuple[Row, NewItem]]:
-        for record, content in self._read(self._unlike_job(records)):
-            state = self._states.pop(record.record_id)
-            self.read_count += 1
+    def _lacking(self, records: Iterable[Record]) -> Iterator[NewRow]:
+        for record, own in self.differing(records):
             known = self._job.rows(record.record_id)
-            own = {row.item_id: (row, item) for row, item in self._form.items(record, content)}
-            same: list[Row] = []
-            for item_id, (row, item) in own.items():
-                row = replace(row, state=state)
-                if is_stored(row, known.get(item_id)):
-                    same.append(replace(row, status=Status.STORED))
+            kept: list[Row] = []
+            for row, item in own:
+                before = known.pop(row.item_id, None)
+                if before and row.is_stored_as(before) and row.attributes == before.attributes:
+                    kept.append(replace(row, status=Status.STORED))
                 else:
                     yield row, self._sendable(item)
-            self._job.write(same)
-            self._job.detach(known.keys() - own.keys())
-            self.unchanged_count += len(same) == len(own)
+            self.unchanged_count += len(kept) == len(own)
+            self._job.write([*kept, *(replace(row, record_id="") for row in known.values())])
 
     def _unlike_job(self, records: Iterable[Record]) -> Iterator[Record]:
         for record in records:
             self.seen.add(record.record_id)
             state = self._form.state(record)
-            if is_unchanged(state, self._job.rows(record.record_id).values()):
+            known = self._job.rows(record.record_id).values()
+            # Nothing changed, and all was answered.
+            is_known = {(row.state, row.status is Status.SENT) for row in known} == {(state, False)}
+            if state and is_known and not self._reads_all:
                 self.unchanged_count += 1
-                continue
-            self._states[record.record_id] = state
-            yield record
+            else:
+                self._states[record.record_id] = state
+                yield record
 
-    def _sendable(self, item: NewItem) -> NewItem:
-        item_id, content, attributes = item  # type: ignore[misc]
-        if not isinstance(content, bytes):
-            return item
-        sendable = sendable_picture(content)
+    def _sendable(self, item: tuple[str, Any, Attributes]) -> tuple[str, Any, Attributes]:
+        item_id, content, attributes = item
+        sendable = sendable_picture(content) if isinstance(content, bytes) else content
         self.scaled_down_count += sendable is not content
         return item_id, sendable, attributes
 
 
-def is_unchanged(state: str, rows: Iterable[Row]) -> bool:
-    """Returns whether a record need not be read: nothing of it changed, and all was answered."""
-    found = {(row.state, row.status is Status.SENT) for row in rows}
-    return bool(state) and found == {(state, False)}
-
-
-def is_stored(row: Row, known: Row | None) -> bool:
-    """Returns whether the index has the item as it is."""
-    return (
-        known is not None
-        and known.status is Status.STORED
-        and (known.digest, known.attributes) == (row.digest, row.attributes)
-    )
-
-
 def _with_row(
-    record: Record, item_id: str, content: NewContent, attributes: Attributes
-) -> tuple[Row, NewItem]:
+    record: Record, item_id: str, content: NewContent | None, attributes: Attributes
+) -> NewRow:
     match content:
         case str():
             data = content.encode()
         case RegionContent():
             data = content.features + content.boxes
-        case bytes():
-            data = content
-    digest = sha256(data).digest()
+        case _:
+            data = content or b""
+    digest = b"" if content is None else sha256(data).digest()
     written = json.dumps(attributes, sort_keys=True, default=str)
     row = Row(item_id, record.record_id, "", len(data), digest, written)
     return row, (item_id, content, attributes)

@@ -1,10 +1,12 @@
 """Brings into an index what a source has and the index lacks, and resumes."""
 
 import enum
+import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Self, TypeVar
 
@@ -25,13 +27,13 @@ from tandem.cli.corpora.detector_files import (
     with_pictures,
     with_regions,
 )
-from tandem.cli.index.listed_ids import listed_ids
 from tandem.cli.ingest.demo_note import say_if_demo_serves
 from tandem.cli.ingest.item_ingest import Counts, ingest_items
 from tandem.cli.ingest.job_record import JobRecord, job_path
 from tandem.cli.ingest.sent_items import ItemForm, SentItems
-from tandem.cli.options import ADDRESS
+from tandem.cli.options import ADDRESS, user_path
 from tandem.cli.terminal.console import errors
+from tandem.cli.terminal.json_answer import json_text
 from tandem.client import Access, Client, TruncationPolicy
 from tandem.client.calls.retries import DEFAULT_RETRIES
 from tandem.client.ingest.rounds import may_be_stored_later
@@ -41,11 +43,12 @@ from tandem.corpus.readable_records import OnError, SkippedRecords, records_with
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
-from tandem.errors import PermissionDenied, TandemError
+from tandem.errors import IndexNotFound, PermissionDenied, TandemError
 
 DEFAULT_SPLIT: Final = "test"
 DEFAULT_SEED: Final = 1
 _AGAIN_SECONDS: Final = 2.0
+_REFUSED: Final = "refused:"
 
 _Done = TypeVar("_Done")
 
@@ -68,13 +71,6 @@ class SourceOptions:
     split: Annotated[str, "split of the corpus; COCO also has train_without_restval"] = (
         DEFAULT_SPLIT
     )
-    count: Annotated[
-        int | None,
-        typer.Option(
-            help="number of images, for scenes a multiple of 4; by default all, and 2,000 scenes",
-            min=1,
-        ),
-    ] = None
     seed: Annotated[int, "which scenes"] = DEFAULT_SEED
     exclude: EXCLUDE = None
     column: COLUMN = None
@@ -108,6 +104,19 @@ class SourceOptions:
     address: ADDRESS = "127.0.0.1:7400"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions(SourceOptions):
+    """The options of `tandem ingest`."""
+
+    count: Annotated[
+        int | None,
+        typer.Option(
+            help="number of images, for scenes a multiple of 4; by default all, and 2,000 scenes",
+            min=1,
+        ),
+    ] = None
+
+
 class SourceJob:
     """A source, an index, and the record of what the one has of the other.
 
@@ -115,66 +124,52 @@ class SourceJob:
     """
 
     def __init__(self, asked: SourceOptions) -> None:
-        """Opens nothing yet."""
+        """Opens the source, so that one that is not there is refused before anything is made."""
+        self._only: set[str] | None = None
+        """The records that are tried again."""
+        if asked.corpus.startswith(_REFUSED):
+            asked, self._only = _again(asked, user_path(asked.corpus.removeprefix(_REFUSED)))
         self.asked = asked
         self.index_id = index_of(asked.corpus) if asked.index is None else asked.index
-        self.counts = Counts()
+        kind, path = corpus_place(asked.corpus)
+        named = f"{kind}:{path}" if kind else str(path)
+        self._source = named if path.exists() else asked.corpus
+        self._counts = Counts()
         self._form = ItemForm(
             asked.captions, asked.caption_attribute, f"{asked.long_texts} {asked.regions}"
         )
-        self._opened = ExitStack()
-        self._unread: RecordStream | None = None
+        self._unread: RecordStream | None = self.records()
 
     def records(self) -> RecordStream:
         """Returns the source's records, and counts again what is left out of them."""
-        if self._unread is not None:
-            opened, self._unread = self._unread, None
-            return opened
         asked = self.asked
-        self.skipped = SkippedRecords(
-            goes_on=asked.on_error is OnError.SKIP, excluded=tuple(asked.exclude or ())
-        )
-        columns = columns_of(asked.column)
+        goes_on, excluded = asked.on_error is OnError.SKIP, tuple(asked.exclude or ())
+        self.skipped = SkippedRecords(goes_on, excluded)
+        count = asked.count if isinstance(asked, IngestOptions) else None
         return open_corpus(
-            asked.corpus, asked.split, asked.seed, asked.count, self.skipped, columns
+            *(asked.corpus, asked.split, asked.seed, count),
+            *(self.skipped, columns_of(asked.column)),
         )
 
-    def compare(self) -> list[str]:
-        """Finds out which stored items the index has lost; returns ids that the job does not know.
-
-        Raises a TandemError if the server does not answer.
-        """
-        try:
-            ids = list(listed_ids(self.asked.address, self.index_id))
-        except PermissionDenied:  # By a token that may only write: nothing is known, all is sent.
-            ids = []
-        lost_count, others = self.job.compare(ids)
-        if lost_count:
-            errors.print(
-                f"{self.index_id} no longer has {lost_count:,} items that were stored: they are "
-                "stored again"
-            )
-        return others
-
-    def send(self) -> SentItems:
-        """Ingests what the index lacks."""
-        asked, opened = self.asked, self.records()
-        sent = SentItems(self.job, self._form, self._read)
+    def send(self) -> int:
+        """Ingests what the index lacks; returns how many records there are that can be read."""
+        opened, self._unread = self._unread or self.records(), None
+        only = self._only
+        chosen = (each for each in opened if only is None or each.record_id in only)
+        sent = SentItems(self.job, self._form, self._read, reads_all=only is not None)
         ingest_items(
             self.client,
             self.index_id,
-            sent.of(opened),
-            opened.total,
-            TruncationPolicy(asked.long_texts.value),
+            sent.of(chosen),
+            opened.total if only is None else len(only),
+            TruncationPolicy(self.asked.long_texts.value),
             sent=sent,
-            counts=self.counts,
+            counts=self._counts,
         )
-        if sent.scaled_down_count:
-            errors.print(
-                f"scaled down, as they are over {MAX_IMAGE_BYTES:,} bytes: "
-                f"{sent.scaled_down_count:,}; they are stored so"
-            )
-        return sent
+        if count := sent.scaled_down_count:
+            over = f"{MAX_IMAGE_BYTES:,} bytes"
+            errors.print(f"scaled down, as they are over {over}: {count:,}; they are stored so")
+        return sent.read_count + sent.unchanged_count
 
     def until_done(self, attempt: Callable[[], _Done]) -> _Done:
         """Returns what `attempt` does, which is repeated while the server is away.
@@ -186,45 +181,88 @@ class SourceJob:
             try:
                 return attempt()
             except TandemError as error:
-                if known != (known := self.job.counts()):
+                if (counts := self.job.counts()) != known:
+                    known = counts
                     give_up_time = time.monotonic() + DEFAULT_RETRIES.ingest_wait_seconds
                 if not may_be_stored_later(error) or time.monotonic() > give_up_time:
-                    if self.counts.stored:
-                        errors.print(f"{self.counts.stored:,} items were stored before, and stay")
                     raise
                 errors.print(f"{error.reason}: tried again until the server is there")
                 time.sleep(_AGAIN_SECONDS)
 
     def __enter__(self) -> Self:
-        # First, because a source that is not there is refused before anything is made.
-        self._unread = self.records()
         asked = self.asked
-        kind, path = corpus_place(asked.corpus)
-        source = f"{kind}:{path}" if path.exists() else asked.corpus
-        own_path = job_path(asked.address, self.index_id, f"{source} {asked.split}")
-        try:
-            self.job = self._opened.enter_context(JobRecord(asked.job or own_path))
-        except OSError as error:
-            if asked.job is not None:
-                raise
-            errors.print(f"the next run cannot resume here: {error}; --job names another file")
-            self.job = self._opened.enter_context(JobRecord(None))
-        access = Access.from_environment()
-        self.client = self._opened.enter_context(Client(asked.address, access=access))
-        say_if_demo_serves(self.client, asked.corpus)
+        own_path = job_path(asked.address, self.index_id, f"{self._source} {asked.split}")
+        with ExitStack() as opened:
+            try:
+                self.job = opened.enter_context(JobRecord(asked.job or own_path))
+            except OSError as error:
+                if asked.job is not None:
+                    raise
+                errors.print(f"the next run cannot resume here: {error}; --job names another file")
+                self.job = opened.enter_context(JobRecord(None))
+            access = Access.from_environment()
+            self.client = opened.enter_context(Client(asked.address, access=access))
+            say_if_demo_serves(self.client, asked.corpus)
+            self.other_ids = self._compared()
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._opened.close()
-        if isinstance(error, NothingRead):
-            return  # It prints its own message.
-        # "Nothing" is not true of what the server refused, which is printed above.
-        is_whole = error is None and not self.counts.refused
-        for line in self.skipped.report() if is_whole else self.skipped.lines():
-            errors.print(line)
+        with self._opened:
+            left_count = self._write_refused()
+        if not isinstance(error, NothingRead):  # It prints its own message.
+            # "Nothing" is not true of what the server refused.
+            is_whole = error is None and not left_count
+            for line in self.skipped.report() if is_whole else self.skipped.lines():
+                errors.print(line)
+        if self._counts.refused and error is None:
+            raise typer.Exit(1)
+
+    def _compared(self) -> set[str]:
+        """Finds out which stored items the index has lost; returns ids that the job has not."""
+        try:
+            ids = [each.item_id for each in self.client.list_items(index_id=self.index_id)]
+        except (IndexNotFound, PermissionDenied):
+            ids = []  # A token that may only write sees nothing, so all is sent.
+        lost_count, others = self.job.compare(ids)
+        if lost_count:
+            errors.print(f"{self.index_id} has lost {lost_count:,} items, which are stored again")
+        return others
+
+    def _write_refused(self) -> int:
+        """Writes what could not be stored to a file that is a source; returns how much."""
+        refused = self.job.every("status='refused'")
+        left = [(row.record_id, *row.why.split(": ", 1)) for row in refused]
+        left += self.skipped.unreadable
+        about = {"corpus": self._source, "split": self.asked.split, "index_id": self.index_id}
+        names = "record_id", "reason", "message"
+        lines = [json_text(about | dict(zip(names, each, strict=True))) for each in left]
+        if self.job.path is None or self._only is not None:
+            return len(left)
+        path = self.job.path.with_suffix(".refused.jsonl")
+        path.write_text("".join(f"{line}\n" for line in lines))
+        if left:
+            kinds = Counter(reason for _, reason, _ in left).most_common()
+            errors.print(
+                f"{len(left):,} could not be stored "
+                f"({', '.join(f'{reason} {count:,}' for reason, count in kinds)}), by name in "
+                f"{path}; try these alone by: tandem ingest {_REFUSED}{path}"
+            )
+        return len(left)
 
     def _read(self, records: Iterable[Record]) -> Iterable[SentRecord]:
         if self.asked.regions is None:
             return with_pictures(records_with_pictures(records, self.skipped))
         found = RecordRegions(open_detector_files(self.asked.regions, self.skipped))
         return with_regions(records, found, self.skipped)
+
+
+def _again(asked: SourceOptions, path: Path) -> tuple[SourceOptions, set[str]]:
+    """Returns the options for the source of refused items, and the records that they are of."""
+    try:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        corpus, split, index_id = (lines[0][name] for name in ("corpus", "split", "index_id"))
+        only = {line["record_id"] for line in lines}
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} is no file of refused items ({error})") from error
+    return replace(asked, corpus=corpus, split=split, index=asked.index or index_id), only

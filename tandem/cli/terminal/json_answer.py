@@ -48,6 +48,11 @@ def answer(found: Mapping[str, object]) -> None:
         out.file.write(json_text(plain(found)) + "\n")
 
 
+def event(name: str, said: Mapping[str, object]) -> None:
+    """Prints a line of JSON before the last one, which is the answer, if `--json` is given."""
+    answer({"event": name, **said})
+
+
 def json_text(value: Mapping[str, Any]) -> str:
     """Returns one line of ASCII, which any terminal and encoding preserves."""
     return json.dumps(value, allow_nan=False)

@@ -169,7 +169,7 @@ def file_state(path: Path) -> FileState | None:
         stat = path.stat()
     except OSError:
         return None
-    return FileState(stat.st_size, stat.st_mtime_ns)
+    return FileState(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def check_size(place: str, size_bytes: int) -> None:

@@ -1,0 +1,168 @@
+"""`tandem sync`: makes an index equal to a source."""
+
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
+
+import typer
+
+from tandem.cli.ingest.job_record import Row, Status
+from tandem.cli.ingest.sent_items import SentItems
+from tandem.cli.ingest.source_job import SourceJob, SourceOptions
+from tandem.cli.ingest.sync_plan import Plan, planned
+from tandem.cli.options import with_options
+from tandem.cli.terminal.console import errors, one_line, out
+from tandem.cli.terminal.json_answer import event, with_json
+from tandem.client import ItemPatch, NewContent
+from tandem.client.ingest.rounds import may_be_stored_later
+from tandem.contract.limits import MAX_ITEM_ID_COUNT
+from tandem.corpus.left_out import FileFault, ReaderFault
+from tandem.corpus.readable_records import OnError
+from tandem.corpus.readers.image_sources import ImageFile
+from tandem.corpus.records import Record
+
+_FEW_COUNT: Final = 10
+_SHOWN_COUNT: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncOptions(SourceOptions):
+    """The options of the command."""
+
+    on_error: Annotated[
+        OnError, "what to do with an unreadable image or caption: stop, or skip and count it"
+    ] = OnError.SKIP
+    dry_run: Annotated[bool, "show what would be done, and do nothing"] = False
+    max_removed_share: Annotated[
+        float,
+        typer.Option(
+            help="share of the stored items that may be removed, if it is more than ten items",
+            min=0.0,
+            max=1.0,
+        ),
+    ] = 0.3
+    others_removed: Annotated[bool, "remove items too that this source never stored"] = False
+    checksum: Annotated[bool, "read each file, also one of the same size and time as before"] = (
+        False
+    )
+
+
+@with_json
+@with_options
+def sync(asked: SyncOptions) -> None:
+    """Make an index equal to a source: add, update, rename, remove.
+
+    A file that has the bytes of another one, or a new name, is not encoded.
+    """
+    with _Sync(asked) as job:
+        job.until_done(job.make_equal)
+
+
+class _Sync(SourceJob):
+    asked: SyncOptions
+
+    def make_equal(self) -> None:
+        """Plans and does it; raises ValueError for a plan that removes too much."""
+        look = SentItems(self.job, self._form, self._peek, reads_all=self.asked.checksum)
+        wanted: list[Row] = []
+        gone: set[str] = set()
+        for record, own in look.differing(self.records()):
+            rows = [row for row, _ in own]
+            wanted += rows
+            gone |= self.job.rows(record.record_id).keys() - {row.item_id for row in rows}
+        gone |= {row.item_id for row in self.job.every() if self._is_gone(row, look.seen)}
+        others = self.other_ids - {row.item_id for row in wanted}
+        if self.asked.others_removed:
+            gone, others = gone | others, set()
+        if gone and self.skipped.file_counts[FileFault.UNLISTED]:
+            errors.print("nothing is removed, because not every folder can be listed")
+            gone.clear()
+        plan = planned(self.job, wanted, gone)
+        self._show(plan, look.unchanged_count, others)
+        if not self.asked.dry_run:
+            self._check(plan)
+            self._do(plan)
+
+    def _is_gone(self, row: Row, seen: Collection[str]) -> bool:
+        # What the reader refused is no record, but may well be there.
+        was_refused = any(self.skipped.counts[fault] for fault in ReaderFault)
+        is_there = was_refused and os.path.lexists(row.state.split(" ", 4)[-1])
+        return row.record_id not in seen and not is_there
+
+    def _show(self, plan: Plan, unchanged_count: int, others: Collection[str]) -> None:
+        known = {row.item_id for row in plan.encoded if self.job.row(row.item_id)}
+        copies = [(old.item_id, row.item_id) for group in plan.copies for row, old in group]
+        operations: dict[str, Sequence[str]] = {
+            "added": [row.item_id for row in plan.encoded if row.item_id not in known],
+            "updated": sorted(known),
+            "renamed": [f"{old} → {new}" for old, new in copies],
+            "changed": [
+                new.item_id for new, old in plan.changed if new.attributes != old.attributes
+            ],
+            "removed": plan.lost,
+            "of other sources": sorted(others),
+        }
+        for what, names in operations.items():
+            if names:
+                first = ", ".join(map(one_line, names[:_SHOWN_COUNT]))
+                out.print(f"{len(names):,} {what}: {first}{', …' * (len(names) > _SHOWN_COUNT)}")
+        out.print(f"{unchanged_count:,} pictures unchanged")
+        event("plan", {"unchanged_count": unchanged_count, **operations})
+
+    def _check(self, plan: Plan) -> None:
+        count, known_count = len(plan.lost), self.job.counts()[1]
+        if count > _FEW_COUNT and count > self.asked.max_removed_share * known_count:
+            raise ValueError(
+                f"{count:,} of {known_count:,} stored items would be removed, because "
+                f"{self.asked.corpus} no longer has them; nothing was changed; allow it by "
+                "--max-removed-share 1"
+            )
+
+    def _do(self, plan: Plan) -> None:
+        has_failed = False
+        for group in plan.copies:
+            self.job.write(row for row, _ in group)
+            has_failed |= self._change(group, is_copy=True)
+        has_failed |= self._change(plan.changed)
+        # So that they are read again, if only --checksum tells that they changed.
+        self.job.write(plan.encoded)
+        if plan.encoded or has_failed:
+            self.send()
+        for start in range(0, len(plan.removed), MAX_ITEM_ID_COUNT):
+            ids = plan.removed[start : start + MAX_ITEM_ID_COUNT]
+            self.client.remove(ids, index_id=self.index_id)
+            self.job.forget(ids)
+
+    def _change(self, rows: Sequence[tuple[Row, Row]], *, is_copy: bool = False) -> bool:
+        """Changes items, or copies them; returns whether one is to be encoded instead."""
+        patches = [
+            ItemPatch(
+                row.item_id,
+                dict.fromkeys(json.loads(old.attributes)) | json.loads(row.attributes),
+                copied_from_item_id=old.item_id if is_copy else "",
+            )
+            for row, old in rows
+            if is_copy or row.attributes != old.attributes
+        ]
+        failures = self.client.change(patches, index_id=self.index_id).failures if patches else ()
+        failed = {each.item_id for each in failures}
+        self.job.write(
+            replace(row, status=Status.SENT if row.item_id in failed else Status.STORED)
+            for row, _ in rows
+        )
+        for each in failures:
+            if may_be_stored_later(each.error):  # It is copied by the next attempt.
+                raise each.error
+        return bool(failed)
+
+    def _peek(self, records: Iterable[Record]) -> Iterator[tuple[Record, NewContent | None]]:
+        """Reads what may be the same as a stored item, and leaves the others without a content."""
+        for record in records:
+            stat = record.image.stat()
+            is_file = isinstance(record.image, ImageFile) and self.asked.regions is None
+            if is_file and stat is not None and not self.job.has_size(stat.size_bytes):
+                yield record, None
+            else:
+                yield from self._read([record])

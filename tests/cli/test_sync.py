@@ -1,0 +1,145 @@
+"""`tandem sync`: the index is equal to the folder, and what only moved is not sent."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tandem.corpus.records import FileState
+from tests.cli.test_jobs import LONG_AGO, Told, _photos, _told, run, write
+
+__all__ = ["_photos", "_told"]
+
+
+def contents(told: Told) -> dict[str, str]:
+    """Returns what the index has, by id."""
+    found = {}
+    for item_id, stored in told.index.items("photos").items():
+        content = stored.content
+        found[item_id] = getattr(content, "text", None) or content.image_bytes.decode()
+    return found
+
+
+def on_disk(folder: Path) -> dict[str, str]:
+    """Returns what a folder has, by id."""
+    found = {}
+    for path in filter(Path.is_file, folder.rglob("*")):
+        stem = str(path.relative_to(folder).with_suffix(""))
+        found[stem if path.suffix == ".jpg" else f"{stem}#en-0"] = path.read_text()
+    return found
+
+
+def test_the_index_becomes_equal_to_a_folder_that_changes(photos: Path, told: Told) -> None:
+    """Renamed folders and files, swaps, chains, copies, edits and removals, in ten rounds."""
+    rng = random.Random(50)
+    run("sync", photos, told)
+    for number in range(10):
+        files = sorted(photos.rglob("*.jpg"))
+        for _ in range(rng.randrange(1, 6)):
+            one, two = rng.sample(sorted(photos.rglob("*.jpg")), 2)
+            match rng.randrange(7):
+                case 0:
+                    one.parent.rename(photos / f"folder {rng.random()}")
+                case 1:
+                    third = one.with_name("third")
+                    one.rename(third), two.rename(one), third.rename(two)
+                case 2:
+                    one.rename(two)
+                case 3:
+                    shutil.copy2(one, one.with_name(f"copy {rng.random()}.jpg"))
+                case 4:
+                    write(one, f"edit {rng.random()}")
+                case 5:
+                    one.unlink()
+                case 6:
+                    write(one.with_suffix(".txt"), f"caption {rng.random()}", LONG_AGO + number)
+        known = set(contents(told).values())
+        for path in photos.rglob("*.txt"):
+            if not path.with_suffix(".jpg").exists():
+                path.unlink()
+        told.taken()
+        run("sync", photos, told, "--max-removed-share", "1")
+
+        assert contents(told) == on_disk(photos), number
+        sent = [contents(told)[each] for each in told.taken()]
+        swapped = [each for each in sent if each in known]
+        assert len(swapped) <= 5, "only one of a circle is encoded"
+        run("sync", photos, told)
+        assert told.taken() == []
+    assert files
+
+
+def test_a_renamed_folder_is_not_sent(photos: Path, told: Told) -> None:
+    run("sync", photos, told)
+    told.taken()
+    (photos / "0").rename(photos / "zero")
+    (photos / "1/001.jpg").unlink()
+    write(photos / "new.jpg", "new")
+    write(photos / "2/002.jpg", "edited")
+
+    plan = run("sync", photos, told, "--dry-run").stdout
+    assert told.taken() == []
+    assert "1 added: new\n1 updated: 2/002\n17 renamed: 0/000 → zero/000, " in plan
+    assert "1 removed: 1/001\n" in plan
+    lines = run("sync", photos, told, "--json").stdout.splitlines()
+
+    assert told.taken() == ["2/002", "new"]
+    assert contents(told) == on_disk(photos)
+    assert {json.loads(line).get("event") for line in lines} >= {"plan", None}
+    stored = told.index.items("photos")["zero/000"].item
+    assert stored.attributes["file"] == "zero/000.jpg"
+
+
+def test_a_source_that_is_not_there_empties_no_index(photos: Path, told: Told) -> None:
+    """Gone, empty, a part of it gone or not readable; unless it is allowed by a share."""
+    run("sync", photos, told)
+    all_ids = told.ids
+
+    away = photos.rename(photos.with_name("away"))
+    run("sync", photos, told, "--max-removed-share", "1", status=1)
+    photos.mkdir()
+    run("sync", photos, told, "--max-removed-share", "1", status=1)
+    photos.rmdir()
+    away.rename(photos)
+    for name in "012":
+        (photos / name).rename(photos.with_name(f"away{name}"))
+    said = run("sync", photos, told, status=1)
+    assert "48 of 110 stored items would be removed" in str(said.exception)
+    assert told.ids == all_ids
+    run("sync", photos, told, "--max-removed-share", "0.5")
+    assert len(told.ids) == 110 - 48
+
+
+def test_items_of_other_sources_stay(photos: Path, told: Told, tmp_path: Path) -> None:
+    write(tmp_path / "other/x.jpg", "x")
+    run("ingest", tmp_path / "other", told, "--index", "photos")
+    said = run("sync", photos, told).stdout
+    assert "1 of other sources: x" in said
+    assert "x" in told.ids
+
+    run("sync", photos, told, "--others-removed")
+    assert len(told.ids) == 110
+
+
+def test_a_changed_file_of_the_same_size_and_time_is_found_by_checksum(
+    photos: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a file system keeps the time of a change, it is found without."""
+    run("sync", photos, told)
+    write(photos / "1/001.jpg", "picture A")
+    run("sync", photos, told)
+    assert contents(told) == on_disk(photos)
+
+    def without_change_time(path: Path) -> FileState:
+        stat = path.stat()
+        return FileState(stat.st_size, stat.st_mtime_ns, 0)
+
+    monkeypatch.setattr("tandem.corpus.readers.image_sources.file_state", without_change_time)
+    run("sync", photos, told)
+    write(photos / "1/001.jpg", "picture B")
+    run("sync", photos, told)
+    assert contents(told)["1/001"] == "picture A"
+    run("sync", photos, told, "--checksum")
+    assert contents(told) == on_disk(photos)
