@@ -56,10 +56,13 @@ def test_a_measurement_is_written_for_its_precision(checkpoint: Path, tmp_path: 
     assert found.probability is not None
     assert found.probability.scale > 0
     assert found.adaptive_depth is not None
+    assert found.text_similarity is not None
+    assert found.text_similarity.probability(1.0) > 0.5 > found.text_similarity.probability(0.5)
     assert (found.adaptive_depth.first_count, found.adaptive_depth.further_count) == (2, 2)
     text = page.read_text(encoding="utf-8")
     assert "scenes test, gallery of 24, seed 1" in text
     assert "| both | the rule |" in text
+    assert "two texts: probability = sigmoid(" in text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What score_documents sends, and what it reads of the answer."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,13 @@ import pytest
 from tandem.client import NewDocument, RegionContent, StoredItem, TruncationPolicy
 from tandem.client.query import document_query
 from tandem.contract.search.documents import DOCUMENT_QUERY_WIRE, SCORED_WIRE
-from tandem.errors import IndexIdInvalid, ItemIdInvalid, ItemNotFound, RequestMalformed
+from tandem.errors import (
+    IndexIdInvalid,
+    ItemIdInvalid,
+    ItemNotFound,
+    RequestMalformed,
+    Uncalibrated,
+)
 from tandem.v1 import content_pb2, content_service_pb2, error_reason_pb2
 
 
@@ -64,9 +71,11 @@ def test_a_missing_score_is_none_and_zero_is_zero() -> None:
     assert isinstance(third.error, ItemNotFound)
     assert third.error.message == "there is no item b"
     assert (answer.model_fingerprint, answer.reranker) == ("f1", "r1")
-    # A logit of 0 is before any similarity, and an error is last.
+    # An error is last.
     assert [place for place, _ in answer.best()] == [0, 1, 2]
     assert answer.best(1) == [(0, first)]
     assert answer.best(0) == []
     with pytest.raises(ValueError, match="-1 documents cannot be kept"):
         answer.best(-1)
+    with pytest.raises(Uncalibrated, match="rerank texts and images apart"):
+        replace(answer, scales_differ=True).best()

@@ -105,11 +105,32 @@ def test_given_images_and_texts_are_ranked_too(
 
     ordered = TandemRanker(**given).run(caption, documents)["documents"]
 
-    assert [document.id for document in ordered] == ["picture", "same", "other", "none"]
-    assert ordered[0].score == pytest.approx(item.match_probability, abs=0.02)
-    assert ordered[3].score is None
+    scores = {document.id: document.score for document in ordered}
+    assert {document.id for document in ordered[:2]} == {"picture", "same"}
+    assert [document.id for document in ordered[2:]] == ["other", "none"]
+    assert scores["picture"] == pytest.approx(item.match_probability, abs=0.02)
+    assert [each or 0.0 for each in scores.values()] == sorted(
+        (each or 0.0 for each in scores.values()), reverse=True
+    )
+    assert scores["none"] is None
     top = TandemRanker(**given, top_k=2).run(caption, documents)["documents"]
-    assert [document.id for document in top] == ["picture", "same"]
+    assert top == ordered[:2]
+
+
+def test_long_texts_are_cut_unless_they_are_to_be_refused(
+    given: dict[str, Any], caption: str
+) -> None:
+    """A passage over the model's limit had no score, and no reason anywhere."""
+    documents = [Document(content="The harbour was rebuilt. " * 60), Document(content=caption)]
+
+    ordered = TandemRanker(**given).run(caption, documents)["documents"]
+    strict = TandemRanker(**given, truncation_policy="error").run(caption, documents)["documents"]
+
+    assert [document.content == caption for document in ordered] == [True, False]
+    assert ordered[1].score is not None
+    assert strict[1].score is None
+    with pytest.raises(ValueError, match="cut"):
+        TandemRanker(**given, truncation_policy="cut")
 
 
 async def test_refusals_keep_their_names(given: dict[str, Any], caption: str) -> None:
@@ -143,7 +164,7 @@ def test_a_pipeline_is_written_and_read(
     named = given | {"token": Secret.from_env_var("SUITE_TOKEN")}
     pipeline = Pipeline()
     pipeline.add_component("retriever", TandemRetriever(**named, top_k=5, where="layout = stacked"))
-    pipeline.add_component("ranker", TandemRanker(**named, top_k=2))
+    pipeline.add_component("ranker", TandemRanker(**named, top_k=2, truncation_policy="error"))
     pipeline.connect("retriever.documents", "ranker.documents")
 
     written = pipeline.dumps()
@@ -152,6 +173,7 @@ def test_a_pipeline_is_written_and_read(
     )
 
     assert system["token"] not in written
+    assert "truncation_policy: error" in written
     asked = {"retriever": {"query": caption}, "ranker": {"query": caption}}
     answer, expected = read.run(asked), pipeline.run(asked)
     assert len(answer["ranker"]["documents"]) == 2

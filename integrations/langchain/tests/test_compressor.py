@@ -44,7 +44,7 @@ async def test_stored_images_are_ordered_by_the_cross_encoder(
     assert "relevance_score" not in given[0].metadata
 
 
-def test_texts_rank_by_similarity_and_missing_items_last(
+def test_texts_and_images_rank_by_probability_and_missing_items_last(
     reranker: TandemReranker, system: dict[str, Any], caption: str
 ) -> None:
     """Text of any other retriever, without an id."""
@@ -58,9 +58,14 @@ def test_texts_rank_by_similarity_and_missing_items_last(
 
     ordered = reranker.compress_documents(given, caption)
 
-    assert [each.page_content for each in ordered] == ["", caption, other, ""]
+    assert {each.page_content for each in ordered[:2]} == {"", caption}
+    assert [each.page_content for each in ordered[2:]] == [other, ""]
     assert [each.metadata["error"] for each in ordered] == [None, None, None, "ITEM_NOT_FOUND"]
-    assert ordered[1].metadata["similarity"] == pytest.approx(1.0, abs=1e-3)
+    relevances = [each.metadata["relevance_score"] for each in ordered[:3]]
+    assert relevances == sorted(relevances, reverse=True)
+    [same] = [each.metadata for each in ordered if each.page_content == caption]
+    assert same["similarity"] == pytest.approx(1.0, abs=1e-3)
+    assert same["relevance_score"] == same["match_probability"] > 0.9
     top = reranker.model_copy(update={"top_n": 2}).compress_documents(given, caption)
     assert [each.metadata for each in top] == [each.metadata for each in ordered[:2]]
     assert reranker.compress_documents([], caption) == []
@@ -68,6 +73,26 @@ def test_texts_rank_by_similarity_and_missing_items_last(
         TandemReranker(index_id="scenes", top_n=-1)
     with pytest.raises(ValueError, match="-1 documents cannot be kept"):
         reranker.model_copy(update={"top_n": -1}).compress_documents(given, caption)
+
+
+def test_long_texts_are_cut_unless_they_are_to_be_refused(
+    reranker: TandemReranker, caption: str
+) -> None:
+    """And every option survives JSON, but a misspelt one is refused."""
+    given = [Document("The harbour was rebuilt. " * 60), Document(caption), Document(" ")]
+    strict = reranker.model_copy(update={"truncation_policy": "error"})
+
+    first, cut, empty = reranker.compress_documents(given, caption)
+    errors = [each.metadata["error"] for each in strict.compress_documents(given, caption)]
+
+    assert first.page_content == caption
+    assert (cut.metadata["truncated"], first.metadata["truncated"]) == (True, False)
+    assert (cut.metadata["error"], empty.metadata["error"]) == (None, "TEXT_EMPTY")
+    assert sorted(map(str, errors)) == ["None", "TEXT_EMPTY", "TEXT_TOO_LONG"]
+    read = TandemReranker.model_validate_json(strict.model_dump_json())
+    assert read == strict.model_copy(update={"access": read.access})
+    with pytest.raises(ValueError, match="top_k"):
+        TandemReranker(index_id="scenes", top_k=2)  # type: ignore[call-arg]
 
 
 async def test_refusals_keep_their_names(reranker: TandemReranker, access: Access) -> None:

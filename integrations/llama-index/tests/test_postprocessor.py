@@ -47,7 +47,7 @@ async def test_stored_images_are_ordered_by_the_cross_encoder(
         assert (ordered[0].score or 0.0) > 0.5
 
 
-def test_texts_rank_by_similarity_and_missing_items_last(
+def test_texts_and_images_rank_by_probability_and_missing_items_last(
     rerank: TandemRerank, system: dict[str, Any], caption: str
 ) -> None:
     """Text of any other retriever, without an id of Tandem's."""
@@ -58,13 +58,36 @@ def test_texts_rank_by_similarity_and_missing_items_last(
 
     ordered = rerank.postprocess_nodes(given, query_str=caption)
 
-    assert [each.node.node_id for each in ordered] == [first, caption, other, "none"]
-    assert ordered[1].score == pytest.approx(1.0, abs=1e-3)
+    names = [each.node.node_id for each in ordered]
+    assert ({*names[:2]}, names[2:]) == ({first, caption}, [other, "none"])
+    scores = [each.score or 0.0 for each in ordered]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[1] > 0.5
     assert ordered[3].score is None
     top = rerank.model_copy(update={"top_n": 2}).postprocess_nodes(given, query_str=caption)
-    assert [each.node.node_id for each in top] == [first, caption]
+    assert [each.node.node_id for each in top] == names[:2]
     with pytest.raises(ValueError, match="greater than or equal to 0"):
         TandemRerank(index_id="scenes", top_n=-1)
+
+
+def test_long_texts_are_cut_unless_they_are_to_be_refused(
+    rerank: TandemRerank, caption: str
+) -> None:
+    """And every option survives JSON, but a misspelt one is refused."""
+    texts = ["The harbour was rebuilt. " * 60, caption]
+    given = [NodeWithScore(node=TextNode(text=each)) for each in texts]
+    strict = rerank.model_copy(update={"truncation_policy": "error"})
+
+    ordered = rerank.postprocess_nodes(given, query_str=caption)
+    refused = strict.postprocess_nodes(given, query_str=caption)
+
+    assert ordered[0].node.get_content() == caption
+    assert ordered[1].score is not None
+    assert refused[1].score is None
+    assert TandemRerank.from_json(strict.to_json()).to_json() == strict.to_json()
+    assert '"truncation_policy": "error"' in strict.to_json()
+    with pytest.raises(ValueError, match="top_k"):
+        TandemRerank(index_id="scenes", top_k=2)  # type: ignore[call-arg]
 
 
 async def test_refusals_keep_their_names(

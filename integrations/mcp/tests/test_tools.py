@@ -144,6 +144,36 @@ async def test_texts_are_found_by_a_picture(
     assert {item["modality"] for item in by_picture.structured_content["items"]} == {"text"}
 
 
+async def test_a_picture_may_be_written_in_every_usual_form(
+    client: McpClient, sdk: Client, caption: str
+) -> None:
+    """As a data: URI, URL-safe, in lines and without padding."""
+    [item] = sdk.search(caption, index_id="scenes", return_n=1, content_included=True).items
+    assert isinstance(item.content, StoredImage)
+    plain = base64.b64encode(item.content.image_bytes).decode()
+    lines = "\n".join(plain[start : start + 76] for start in range(0, len(plain), 76))
+    safe = plain.translate(str.maketrans("+/", "-_")).rstrip("=")
+    expected = await client.call_tool("search_texts", {"image": plain, "count": 3})
+
+    for form in (f"data:image/webp;base64,{plain}", lines, safe):
+        found = await client.call_tool("search_texts", {"image": form, "count": 3})
+        assert ids(found) == ids(expected)
+
+
+async def test_a_filter_that_fits_nothing_names_the_attributes(client: McpClient) -> None:
+    """And the nearest to a misspelt one; words that are cut are said to be."""
+    asked = {"query": "many words " * 60, "truncate": True, "where": "layuot = stacked"}
+    result = await client.call_tool("search_images", asked)
+    fits = await client.call_tool("search_images", asked | {"where": "layout = stacked"})
+
+    [block] = result.content
+    assert isinstance(block, TextContent)
+    assert "Did you mean layout by layuot?" in block.text
+    assert "Did you mean layout by layuot?" in result.structured_content["hint"]
+    assert ids(fits)
+    assert (fits.structured_content["hint"], fits.structured_content["truncated"]) == (None, True)
+
+
 async def test_a_filter_and_a_probability_are_passed_on(
     client: McpClient, sdk: Client, caption: str
 ) -> None:
@@ -220,6 +250,9 @@ async def test_an_index_is_described(client: McpClient) -> None:
         ({"query": "one � cat"}, "query has half of a character"),
         ({"query": "one cat", "where": "style = �"}, "where has half of a character"),
         ({"query": "one cat", "count": 0}, "greater than or equal to 1"),
+        ({"query": "one cat", "cuont": 2}, "no option 'cuont'; did you mean count?"),
+        ({"query": "one cat", "zzz": 2}, "there are: query, image"),
+        ({"query": "many words " * 60}, "TEXT_TOO_LONG"),
     ],
 )
 async def test_a_refusal_is_an_error_that_a_model_can_read(

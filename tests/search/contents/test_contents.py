@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import grpc
 import pytest
 
 from tandem.chassis.calls.status import REASON_KEY
-from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.content import ImageContent, TextContent, TextUse
+from tandem.contract.model_description import ProbabilityCalibration
 from tandem.contract.search.ingest import IncomingItem
 from tandem.errors import TextEmpty
 from tandem.v1 import content_pb2, error_reason_pb2
 from tandem.v1 import content_service_pb2 as pb
 from tandem.wire import embedding_from_proto
+from tests.support.client.search_server import MODEL
 from tests.support.orchestrator_svc.downstream import Stack, content_door, ingest, stack
 
 
@@ -139,6 +143,34 @@ async def test_documents_are_scored_given_or_stored() -> None:
     assert empty.error.reason == error_reason_pb2.ERROR_REASON_CONTENT_MISSING
     assert response.reranker == "cross-a"
     assert not response.probability_withheld
+    # The text has a similarity alone, since nobody says what that means.
+    assert response.scales_differ
+
+
+async def test_two_texts_have_the_probability_of_their_similarity() -> None:
+    """With it, texts and images have one order; images for an image have none."""
+    scaling = ProbabilityCalibration(10.0, -5.0)
+    async with stack() as behind, content_door(behind) as stub:
+        behind.encoder.description = replace(
+            MODEL, fingerprint="model-a", text_similarity_calibration=scaling
+        )
+        behind.encoder.text_uses["60"] = TextUse(90, 64)
+        documents = [pb.Document(content=each) for each in (text("60"), picture("60"))]
+        alone, mixed, by_image = [
+            await stub.ScoreDocuments(pb.ScoreDocumentsRequest(query=query, documents=asked))
+            for query, asked in [
+                (text("0"), documents[:1]),
+                (text("0"), documents),
+                (picture("0"), documents),
+            ]
+        ]
+
+    [score] = alone.scores
+    assert score.match_probability == pytest.approx(0.5, abs=1e-5)
+    assert (score.text_use.used_token_count, score.text_use.truncated) == (64, True)
+    assert not mixed.scores[0].HasField("match_logit")
+    assert (alone.scales_differ, mixed.scales_differ) == (False, False)
+    assert by_image.scales_differ
 
 
 async def test_documents_are_scored_without_a_shard_and_its_stored_items_say_so() -> None:
