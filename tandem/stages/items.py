@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tandem.contract.content import Content, Encoding, content_bytes
 from tandem.contract.filtering.attributes import Attributes
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_ITEM_ID_COUNT, check_batch_size
+from tandem.contract.modality import Modality
 from tandem.errors import RequestMalformed
 
 MAX_READ_BYTES = 16 * 2**20
@@ -72,6 +76,15 @@ class ItemsQuery:
         return self.item_ids
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemEmbedding:
+    """Holds what an item is searched by."""
+
+    embedding: NDArray[np.float32]
+    modality: Modality
+    fingerprint: str
+
+
 @dataclass(frozen=True, slots=True)
 class FetchedItem:
     """Holds what a shard returns of an item."""
@@ -81,6 +94,8 @@ class FetchedItem:
     attributes: Attributes
     encoding: Encoding | None = field(default=None, compare=False)
     """None unless the read asked for it."""
+    embedding: ItemEmbedding | None = None
+    """Of the encoding, where a caller gets it without the tokens."""
 
     @property
     def size_bytes(self) -> int:

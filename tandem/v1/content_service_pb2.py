@@ -28,7 +28,7 @@ from tandem.v1 import error_reason_pb2 as tandem_dot_v1_dot_error__reason__pb2
 from tandem.v1 import index_service_pb2 as tandem_dot_v1_dot_index__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftandem/v1/content_service.proto\x12\ttandem.v1\x1a\x17tandem/v1/content.proto\x1a\x14tandem/v1/cost.proto\x1a\x1ctandem/v1/error_reason.proto\x1a\x1dtandem/v1/index_service.proto\"7\n\x11\x46\x65tchItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\"4\n\x12\x46\x65tchItemsResponse\x12\x1e\n\x05items\x18\x01 \x03(\x0b\x32\x0f.tandem.v1.Item\"\xa8\x01\n\x10ListItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x16\n\tpage_size\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x03 \x01(\t\x12+\n\tselection\x18\x04 \x01(\x0b\x32\x18.tandem.v1.ItemSelection\x12\x1b\n\x13\x61ttributes_included\x18\x05 \x01(\x08\x42\x0c\n\n_page_size\"^\n\x11ListItemsResponse\x12\x10\n\x08item_ids\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x1e\n\x05items\x18\x03 \x03(\x0b\x32\x0f.tandem.v1.Item\"t\n\x14\x45mbedContentsRequest\x12$\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x12.tandem.v1.Content\x12\x36\n\x11truncation_policy\x18\x02 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\"\x9a\x01\n\x15\x45mbedContentsResponse\x12\'\n\x07results\x18\x01 \x03(\x0b\x32\x16.tandem.v1.EmbedResult\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x15\n\rmodel_version\x18\x03 \x01(\x05\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\"\x90\x01\n\x0b\x45mbedResult\x12)\n\tembedding\x18\x01 \x01(\x0b\x32\x14.tandem.v1.EmbeddingH\x00\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemErrorH\x00\x12$\n\x08text_use\x18\x03 \x01(\x0b\x32\x12.tandem.v1.TextUseB\t\n\x07outcome\"\xac\x01\n\x15ScoreDocumentsRequest\x12!\n\x05query\x18\x01 \x01(\x0b\x32\x12.tandem.v1.Content\x12&\n\tdocuments\x18\x02 \x03(\x0b\x32\x13.tandem.v1.Document\x12\x10\n\x08index_id\x18\x03 \x01(\t\x12\x36\n\x11truncation_policy\x18\x04 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\"N\n\x08\x44ocument\x12%\n\x07\x63ontent\x18\x01 \x01(\x0b\x32\x12.tandem.v1.ContentH\x00\x12\x11\n\x07item_id\x18\x02 \x01(\tH\x00\x42\x08\n\x06source\"\x90\x02\n\x16ScoreDocumentsResponse\x12(\n\x06scores\x18\x01 \x03(\x0b\x32\x18.tandem.v1.DocumentScore\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x10\n\x08reranker\x18\x03 \x01(\t\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x34\n\x14probability_withheld\x18\x05 \x01(\x0e\x32\x16.tandem.v1.ErrorReason\x12*\n\x0equery_text_use\x18\x06 \x01(\x0b\x32\x12.tandem.v1.TextUse\x12\x15\n\rscales_differ\x18\x07 \x01(\x08\"\xe2\x01\n\rDocumentScore\x12\x18\n\x0bmatch_logit\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11match_probability\x18\x02 \x01(\x02H\x01\x88\x01\x01\x12\x17\n\nsimilarity\x18\x03 \x01(\x02H\x02\x88\x01\x01\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x14.tandem.v1.ItemError\x12$\n\x08text_use\x18\x05 \x01(\x0b\x32\x12.tandem.v1.TextUseB\x0e\n\x0c_match_logitB\x14\n\x12_match_probabilityB\r\n\x0b_similarity2\xce\x02\n\x0e\x43ontentService\x12I\n\nFetchItems\x12\x1c.tandem.v1.FetchItemsRequest\x1a\x1d.tandem.v1.FetchItemsResponse\x12\x46\n\tListItems\x12\x1b.tandem.v1.ListItemsRequest\x1a\x1c.tandem.v1.ListItemsResponse\x12R\n\rEmbedContents\x12\x1f.tandem.v1.EmbedContentsRequest\x1a .tandem.v1.EmbedContentsResponse\x12U\n\x0eScoreDocuments\x12 .tandem.v1.ScoreDocumentsRequest\x1a!.tandem.v1.ScoreDocumentsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftandem/v1/content_service.proto\x12\ttandem.v1\x1a\x17tandem/v1/content.proto\x1a\x14tandem/v1/cost.proto\x1a\x1ctandem/v1/error_reason.proto\x1a\x1dtandem/v1/index_service.proto\"n\n\x11\x46\x65tchItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x18\n\x10\x63ontent_excluded\x18\x03 \x01(\x08\x12\x1b\n\x13\x65mbeddings_included\x18\x04 \x01(\x08\"\x7f\n\x12\x46\x65tchItemsResponse\x12\x1e\n\x05items\x18\x01 \x03(\x0b\x32\x0f.tandem.v1.Item\x12.\n\nembeddings\x18\x02 \x03(\x0b\x32\x1a.tandem.v1.StoredEmbedding\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\"a\n\x0fStoredEmbedding\x12\'\n\tembedding\x18\x01 \x01(\x0b\x32\x14.tandem.v1.Embedding\x12%\n\x08modality\x18\x02 \x01(\x0e\x32\x13.tandem.v1.Modality\"\xa8\x01\n\x10ListItemsRequest\x12\x10\n\x08index_id\x18\x01 \x01(\t\x12\x16\n\tpage_size\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\npage_token\x18\x03 \x01(\t\x12+\n\tselection\x18\x04 \x01(\x0b\x32\x18.tandem.v1.ItemSelection\x12\x1b\n\x13\x61ttributes_included\x18\x05 \x01(\x08\x42\x0c\n\n_page_size\"^\n\x11ListItemsResponse\x12\x10\n\x08item_ids\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x1e\n\x05items\x18\x03 \x03(\x0b\x32\x0f.tandem.v1.Item\"t\n\x14\x45mbedContentsRequest\x12$\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x12.tandem.v1.Content\x12\x36\n\x11truncation_policy\x18\x02 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\"\x9a\x01\n\x15\x45mbedContentsResponse\x12\'\n\x07results\x18\x01 \x03(\x0b\x32\x16.tandem.v1.EmbedResult\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x15\n\rmodel_version\x18\x03 \x01(\x05\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\"\x90\x01\n\x0b\x45mbedResult\x12)\n\tembedding\x18\x01 \x01(\x0b\x32\x14.tandem.v1.EmbeddingH\x00\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x14.tandem.v1.ItemErrorH\x00\x12$\n\x08text_use\x18\x03 \x01(\x0b\x32\x12.tandem.v1.TextUseB\t\n\x07outcome\"\xac\x01\n\x15ScoreDocumentsRequest\x12!\n\x05query\x18\x01 \x01(\x0b\x32\x12.tandem.v1.Content\x12&\n\tdocuments\x18\x02 \x03(\x0b\x32\x13.tandem.v1.Document\x12\x10\n\x08index_id\x18\x03 \x01(\t\x12\x36\n\x11truncation_policy\x18\x04 \x01(\x0e\x32\x1b.tandem.v1.TruncationPolicy\"N\n\x08\x44ocument\x12%\n\x07\x63ontent\x18\x01 \x01(\x0b\x32\x12.tandem.v1.ContentH\x00\x12\x11\n\x07item_id\x18\x02 \x01(\tH\x00\x42\x08\n\x06source\"\x90\x02\n\x16ScoreDocumentsResponse\x12(\n\x06scores\x18\x01 \x03(\x0b\x32\x18.tandem.v1.DocumentScore\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x10\n\x08reranker\x18\x03 \x01(\t\x12&\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x18.tandem.v1.InferenceCost\x12\x34\n\x14probability_withheld\x18\x05 \x01(\x0e\x32\x16.tandem.v1.ErrorReason\x12*\n\x0equery_text_use\x18\x06 \x01(\x0b\x32\x12.tandem.v1.TextUse\x12\x15\n\rscales_differ\x18\x07 \x01(\x08\"\xe2\x01\n\rDocumentScore\x12\x18\n\x0bmatch_logit\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11match_probability\x18\x02 \x01(\x02H\x01\x88\x01\x01\x12\x17\n\nsimilarity\x18\x03 \x01(\x02H\x02\x88\x01\x01\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x14.tandem.v1.ItemError\x12$\n\x08text_use\x18\x05 \x01(\x0b\x32\x12.tandem.v1.TextUseB\x0e\n\x0c_match_logitB\x14\n\x12_match_probabilityB\r\n\x0b_similarity2\xce\x02\n\x0e\x43ontentService\x12I\n\nFetchItems\x12\x1c.tandem.v1.FetchItemsRequest\x1a\x1d.tandem.v1.FetchItemsResponse\x12\x46\n\tListItems\x12\x1b.tandem.v1.ListItemsRequest\x1a\x1c.tandem.v1.ListItemsResponse\x12R\n\rEmbedContents\x12\x1f.tandem.v1.EmbedContentsRequest\x1a .tandem.v1.EmbedContentsResponse\x12U\n\x0eScoreDocuments\x12 .tandem.v1.ScoreDocumentsRequest\x1a!.tandem.v1.ScoreDocumentsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,27 +36,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandem.v1.content_service_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FETCHITEMSREQUEST']._serialized_start=154
-  _globals['_FETCHITEMSREQUEST']._serialized_end=209
-  _globals['_FETCHITEMSRESPONSE']._serialized_start=211
-  _globals['_FETCHITEMSRESPONSE']._serialized_end=263
-  _globals['_LISTITEMSREQUEST']._serialized_start=266
-  _globals['_LISTITEMSREQUEST']._serialized_end=434
-  _globals['_LISTITEMSRESPONSE']._serialized_start=436
-  _globals['_LISTITEMSRESPONSE']._serialized_end=530
-  _globals['_EMBEDCONTENTSREQUEST']._serialized_start=532
-  _globals['_EMBEDCONTENTSREQUEST']._serialized_end=648
-  _globals['_EMBEDCONTENTSRESPONSE']._serialized_start=651
-  _globals['_EMBEDCONTENTSRESPONSE']._serialized_end=805
-  _globals['_EMBEDRESULT']._serialized_start=808
-  _globals['_EMBEDRESULT']._serialized_end=952
-  _globals['_SCOREDOCUMENTSREQUEST']._serialized_start=955
-  _globals['_SCOREDOCUMENTSREQUEST']._serialized_end=1127
-  _globals['_DOCUMENT']._serialized_start=1129
-  _globals['_DOCUMENT']._serialized_end=1207
-  _globals['_SCOREDOCUMENTSRESPONSE']._serialized_start=1210
-  _globals['_SCOREDOCUMENTSRESPONSE']._serialized_end=1482
-  _globals['_DOCUMENTSCORE']._serialized_start=1485
-  _globals['_DOCUMENTSCORE']._serialized_end=1711
-  _globals['_CONTENTSERVICE']._serialized_start=1714
-  _globals['_CONTENTSERVICE']._serialized_end=2048
+  _globals['_FETCHITEMSREQUEST']._serialized_end=264
+  _globals['_FETCHITEMSRESPONSE']._serialized_start=266
+  _globals['_FETCHITEMSRESPONSE']._serialized_end=393
+  _globals['_STOREDEMBEDDING']._serialized_start=395
+  _globals['_STOREDEMBEDDING']._serialized_end=492
+  _globals['_LISTITEMSREQUEST']._serialized_start=495
+  _globals['_LISTITEMSREQUEST']._serialized_end=663
+  _globals['_LISTITEMSRESPONSE']._serialized_start=665
+  _globals['_LISTITEMSRESPONSE']._serialized_end=759
+  _globals['_EMBEDCONTENTSREQUEST']._serialized_start=761
+  _globals['_EMBEDCONTENTSREQUEST']._serialized_end=877
+  _globals['_EMBEDCONTENTSRESPONSE']._serialized_start=880
+  _globals['_EMBEDCONTENTSRESPONSE']._serialized_end=1034
+  _globals['_EMBEDRESULT']._serialized_start=1037
+  _globals['_EMBEDRESULT']._serialized_end=1181
+  _globals['_SCOREDOCUMENTSREQUEST']._serialized_start=1184
+  _globals['_SCOREDOCUMENTSREQUEST']._serialized_end=1356
+  _globals['_DOCUMENT']._serialized_start=1358
+  _globals['_DOCUMENT']._serialized_end=1436
+  _globals['_SCOREDOCUMENTSRESPONSE']._serialized_start=1439
+  _globals['_SCOREDOCUMENTSRESPONSE']._serialized_end=1711
+  _globals['_DOCUMENTSCORE']._serialized_start=1714
+  _globals['_DOCUMENTSCORE']._serialized_end=1940
+  _globals['_CONTENTSERVICE']._serialized_start=1943
+  _globals['_CONTENTSERVICE']._serialized_end=2277
 # @@protoc_insertion_point(module_scope)

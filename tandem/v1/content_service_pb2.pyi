@@ -11,18 +11,34 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FetchItemsRequest(_message.Message):
-    __slots__ = ("index_id", "item_ids")
+    __slots__ = ("index_id", "item_ids", "content_excluded", "embeddings_included")
     INDEX_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_EXCLUDED_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDINGS_INCLUDED_FIELD_NUMBER: _ClassVar[int]
     index_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    content_excluded: bool
+    embeddings_included: bool
+    def __init__(self, index_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., content_excluded: _Optional[bool] = ..., embeddings_included: _Optional[bool] = ...) -> None: ...
 
 class FetchItemsResponse(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "embeddings", "model_fingerprint")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[_index_service_pb2.Item]
-    def __init__(self, items: _Optional[_Iterable[_Union[_index_service_pb2.Item, _Mapping]]] = ...) -> None: ...
+    embeddings: _containers.RepeatedCompositeFieldContainer[StoredEmbedding]
+    model_fingerprint: str
+    def __init__(self, items: _Optional[_Iterable[_Union[_index_service_pb2.Item, _Mapping]]] = ..., embeddings: _Optional[_Iterable[_Union[StoredEmbedding, _Mapping]]] = ..., model_fingerprint: _Optional[str] = ...) -> None: ...
+
+class StoredEmbedding(_message.Message):
+    __slots__ = ("embedding", "modality")
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
+    MODALITY_FIELD_NUMBER: _ClassVar[int]
+    embedding: _content_pb2.Embedding
+    modality: _content_pb2.Modality
+    def __init__(self, embedding: _Optional[_Union[_content_pb2.Embedding, _Mapping]] = ..., modality: _Optional[_Union[_content_pb2.Modality, str]] = ...) -> None: ...
 
 class ListItemsRequest(_message.Message):
     __slots__ = ("index_id", "page_size", "page_token", "selection", "attributes_included")

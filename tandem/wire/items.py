@@ -38,7 +38,11 @@ PUT_NOTE_WIRE = RecordWire(PutNote, pb.PutNoteRequest, own=["index_id", "request
 SET_WRITER_WIRE = RecordWire(SetWriter, pb.SetWriterRequest, own=["request_id"])
 CHANGE_WIRE = RecordWire(ItemChange, admin_pb.ItemChange)
 FETCHED_WIRE = RecordWire(
-    FetchedItem, pb.Item, own=["encoding"], content=CONTENT_WIRE, attributes=ATTRIBUTES_WIRE
+    FetchedItem,
+    pb.Item,
+    own=["encoding", "embedding"],
+    content=CONTENT_WIRE,
+    attributes=ATTRIBUTES_WIRE,
 )
 """A message has the item's id too."""
 _ENCODING_WIRE = RecordWire(

@@ -73,6 +73,7 @@ def test_a_word_too_much_is_refused_whole(
 
 CASES = [
     ["search", "x", "--index", "{}", "--address", NOWHERE],
+    ["export", "{}", "all.parquet", "--address", NOWHERE],
     ["search", "x", "--where", "{} {}", "--address", NOWHERE],
     ["search", "x", "--image", "{}", "--address", NOWHERE],
     ["search", "--encoding", "{}", "--address", NOWHERE],

@@ -7,4 +7,5 @@ attach              `tandem attach`
 shard               the store of a shard
 remove              `tandem remove` and `index drop`
 set_attributes      `tandem set`
+export              `tandem export`
 """

@@ -24,6 +24,7 @@ from tandem.client.testing.fake_words import (
     similarity,
 )
 from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.filtering.attribute_wire import attributes_to_proto
 from tandem.contract.identifiers import check_item_id
 from tandem.contract.index_description import IndexPart, IndexSummary, ShardIndex
@@ -242,10 +243,21 @@ class _FakeServicer(
     ) -> content_service_pb2.FetchItemsResponse:
         check_batch_size("item_ids", len(request.item_ids), MAX_ITEM_ID_COUNT)
         item_ids = list(map(check_item_id, dict.fromkeys(request.item_ids)))
-        stored = self._index.items(request.index_id)
-        return content_service_pb2.FetchItemsResponse(
-            items=[_item(each, stored[each]) for each in item_ids if each in stored]
-        )
+        items = self._index.items(request.index_id)
+        response = content_service_pb2.FetchItemsResponse()
+        for item_id in filter(items.__contains__, item_ids):
+            stored = items[item_id]
+            kept = response.items.add()
+            kept.CopyFrom(_item(item_id, stored))
+            if request.content_excluded:
+                kept.ClearField("content")
+            if request.embeddings_included:
+                response.model_fingerprint = MODEL.fingerprint
+                modality = MODALITY_WIRE.to_proto(stored.content.modality)
+                response.embeddings.add(modality=modality).embedding.values = embedding_bytes(
+                    stored.words
+                )
+        return response
 
     @_answering
     def ListItems(

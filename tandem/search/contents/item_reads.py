@@ -8,7 +8,7 @@ from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.search.answer import FoundItem
 from tandem.search.contents.content_budget import Taking
-from tandem.stages.items import FetchedItem, FetchedItems, ItemsQuery
+from tandem.stages.items import FetchedItem, FetchedItems, ItemEmbedding, ItemsQuery
 from tandem.stages.shard import Shard
 
 # Most answers' contents are small, and memory is reserved before their size is known.
@@ -17,16 +17,24 @@ _FURTHER_BYTES = 8 * 2**20
 
 
 async def fetched_items(
-    shard: Shard, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
+    shard: Shard,
+    index_id: str,
+    item_ids: Sequence[str],
+    deadline: Deadline,
+    taking: Taking,
+    *,
+    embeddings_included: bool = False,
 ) -> Mapping[str, FetchedItem]:
     """Returns items by their ids, without those that no longer exist.
 
     `taking` accounts for their bytes; its errors end the read.
     """
     fetched: dict[str, FetchedItem] = {}
-    async for part, reserved_bytes in _parts(shard, index_id, item_ids, deadline, taking):
+    async for part, reserved_bytes in _parts(
+        shard, index_id, item_ids, deadline, taking, encodings_included=embeddings_included
+    ):
         taking.take(sum(item.size_bytes for item in part.items.values()), reserved_bytes)
-        fetched |= part.items
+        fetched |= {name: _with_embedding(item, part) for name, item in part.items.items()}
     return fetched
 
 
@@ -52,21 +60,35 @@ async def stored_encodings(
     """Returns the existing items' encodings by id, and the fingerprint."""
     encodings: dict[str, Encoding] = {}
     fingerprint = ""
-    async for part, _ in _parts(shard, index_id, item_ids, deadline, None):
+    async for part, _ in _parts(shard, index_id, item_ids, deadline, None, encodings_included=True):
         encodings |= {name: item.encoding for name, item in part.items.items() if item.encoding}
         fingerprint = part.fingerprint
     return encodings, fingerprint
 
 
+def _with_embedding(item: FetchedItem, part: FetchedItems) -> FetchedItem:
+    """Returns the item without its tokens, which may be far larger."""
+    if (encoding := item.encoding) is None:
+        return item
+    stored = ItemEmbedding(encoding.embedding, encoding.tokens.modality, part.fingerprint)
+    return replace(item, encoding=None, embedding=stored)
+
+
 async def _parts(
-    shard: Shard, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking | None
+    shard: Shard,
+    index_id: str,
+    item_ids: Sequence[str],
+    deadline: Deadline,
+    taking: Taking | None,
+    *,
+    encodings_included: bool,
 ) -> AsyncIterator[tuple[FetchedItems, int]]:
     """Yields what the shard reads at once, until all ids are looked up.
 
-    With each part comes how many bytes `taking` reserved for it; without one, parts are encodings.
+    With each part comes how many bytes `taking` reserved for it; without one, they lack contents.
     """
     left = list(item_ids)
-    is_bare = taking is not None and not taking.content_included
+    is_bare = taking is not None and not taking.content_included and not encodings_included
     max_bytes = _FIRST_BYTES
     while left:
         if taking is not None:
@@ -75,7 +97,7 @@ async def _parts(
             index_id,
             left[:MAX_ITEM_ID_COUNT],
             content_included=taking is not None and taking.content_included,
-            encodings_included=taking is None,
+            encodings_included=encodings_included,
             # The shard counts the records that it reads, and not what it returns of them.
             max_bytes=0 if is_bare else max_bytes,
         )

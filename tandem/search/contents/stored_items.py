@@ -37,6 +37,7 @@ class StoredItems:
         deadline: Deadline,
         *,
         content_included: bool = True,
+        embeddings_included: bool = False,
     ) -> Mapping[str, FetchedItem]:
         """Returns the items that exist by id; raises IndexNotFound, AnswerTooLarge."""
         check_index_id(index_id)
@@ -46,7 +47,14 @@ class StoredItems:
         async def read(
             number: int, owned: Sequence[str], taking: Taking
         ) -> Mapping[str, FetchedItem] | TandemError:
-            reading = fetched_items(self._shards[number], index_id, owned, deadline, taking)
+            reading = fetched_items(
+                self._shards[number],
+                index_id,
+                owned,
+                deadline,
+                taking,
+                embeddings_included=embeddings_included,
+            )
             return await answer_or_error(reading, IndexNotFound)
 
         async with AnswerBudget().taking(content_included=content_included) as taking:

@@ -57,6 +57,28 @@ async def test_items_are_fetched_by_id_from_every_shard() -> None:
     assert response.items[0].attributes["number"].integer == 6
 
 
+async def test_embeddings_come_with_items_from_every_shard() -> None:
+    """The same that EmbedContents gives, with the model's fingerprint, and contents or not."""
+    async with stack() as behind, content_door(behind) as stub:
+        item_ids = await filled(behind)
+        asked = pb.FetchItemsRequest(
+            index_id="scenes", item_ids=item_ids, embeddings_included=True, content_excluded=True
+        )
+        bare = await stub.FetchItems(asked)
+        asked.content_excluded = False
+        whole = await stub.FetchItems(asked)
+        made = await stub.EmbedContents(
+            pb.EmbedContentsRequest(contents=[each.content for each in whole.items])
+        )
+
+    assert [each.item_id for each in bare.items] == item_ids
+    assert not any(each.HasField("content") for each in bare.items)
+    assert list(bare.embeddings) == list(whole.embeddings)
+    assert [each.embedding for each in bare.embeddings] == [each.embedding for each in made.results]
+    assert {each.modality for each in bare.embeddings} == {content_pb2.MODALITY_IMAGE}
+    assert bare.model_fingerprint == whole.model_fingerprint == made.model_fingerprint
+
+
 async def test_an_index_that_is_nowhere_is_not_found() -> None:
     async with stack() as behind, content_door(behind) as stub:
         here = behind.id_on(0)

@@ -441,10 +441,13 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         self, request: index_pb.GetItemsRequest, index: dict[str, index_pb.EncodedItem]
     ) -> index_pb.GetItemsResponse:
         if request.encodings_included:
-            return index_pb.GetItemsResponse(
+            response = index_pb.GetItemsResponse(
                 encoded_items=[index[each] for each in request.item_ids if each in index],
                 model_fingerprint=FINGERPRINT,
             )
+            for item in response.encoded_items if request.content_excluded else ():
+                item.ClearField("content")
+            return response
         return index_pb.GetItemsResponse(
             items=[
                 index_pb.Item(
