@@ -98,7 +98,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
         Each answer's consistency token covers the batches before it too, so the last is enough.
         """
-        answers = self.orchestrator.ingest(request_iterator, batch_from_proto)
+        answers = self.orchestrator.ingest_stream.answers(request_iterator, batch_from_proto)
         async with aclosing(answers):
             async for outcomes in answers:
                 yield outcomes_to_proto(outcomes)
@@ -159,7 +159,7 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
     ) -> search_service_pb2.ListIndexesResponse:
         """Returns one page of the indexes that the caller may search."""
         return PAGE_WIRE.to_proto(
-            await self.orchestrator.list_indexes(
+            await self.orchestrator.index_list.page(
                 request.page_token,
                 request.page_size if request.HasField("page_size") else DEFAULT_PAGE_SIZE,
                 self._deadline.of_search(context),

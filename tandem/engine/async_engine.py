@@ -9,7 +9,7 @@ from typing import NoReturn
 from tandem.client import AsyncClient
 from tandem.client.arguments import checked_timeout_seconds
 from tandem.engine.async_local import AsyncLocal
-from tandem.engine.open_folder import FolderOptions, OpenFolder
+from tandem.engine.open_folder import OpenFolder
 
 # Above a client's default: the first call also waits for the model to load.
 _TIMEOUT_SECONDS = 60.0
@@ -39,10 +39,9 @@ class AsyncEngine(AsyncClient):
 
         The arguments and errors are those of `Engine`.
         """
-        options = FolderOptions.checked(folder, model, shards, caches=caches)
         checked_timeout_seconds(timeout_seconds)  # before anything is opened
-        self._open_folder = OpenFolder.open(options)
-        self.folder = str(options.folder)
+        self._open_folder = OpenFolder.open(folder, model, shards, caches=caches)
+        self.folder = str(self._open_folder.path)
         self._transport = AsyncLocal(self._open_folder, timeout_seconds)
         self._open_folder.begin_loading()
 

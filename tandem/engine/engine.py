@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tandem.client import Client
 from tandem.client.arguments import checked_timeout_seconds
 from tandem.engine.local import Local
-from tandem.engine.open_folder import FolderOptions, OpenFolder
+from tandem.engine.open_folder import OpenFolder
 from tandem.errors import IndexNotFound
 
 if TYPE_CHECKING:
@@ -50,10 +50,9 @@ class Engine(Client):
         Raises StartRefused if another process has the folder, StoreRefused for a store that may not
         be opened, and ValueError for files that are not a model.
         """
-        options = FolderOptions.checked(folder, model, shards, caches=caches)
         checked_timeout_seconds(timeout_seconds)  # before anything is opened
-        self._open_folder = OpenFolder.open(options)
-        self.folder = str(options.folder)
+        self._open_folder = OpenFolder.open(folder, model, shards, caches=caches)
+        self.folder = str(self._open_folder.path)
         self._transport = Local(self._open_folder, timeout_seconds)
         self._open_folder.begin_loading()
 

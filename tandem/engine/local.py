@@ -87,7 +87,7 @@ class Local:
     def list_indexes(self, after: str, *, full_coverage_required: bool) -> IndexPage:
         """Returns indexes after that id."""
         return self._answer(
-            lambda own, deadline: own.list_indexes(
+            lambda own, deadline: own.index_list.page(
                 after, MAX_PAGE_SIZE, deadline, full_coverage_required=full_coverage_required
             )
         )
@@ -101,7 +101,9 @@ class Local:
     def ingest(self, batches: IngestBatches) -> Generator[list[IngestOutcome], None, None]:
         """Yields each batch's outcomes, in order; a thread of its own reads the batches."""
         sent = SentBatches(batches, "this engine")
-        answers = self._answers(lambda own: own.ingest(read_aside(iter(sent)), as_it_is))
+        answers = self._answers(
+            lambda own: own.ingest_stream.answers(read_aside(iter(sent)), as_it_is)
+        )
         try:
             for outcomes in answers:
                 yield sent.outcomes(outcomes)

@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NoReturn, Self
@@ -25,44 +24,13 @@ from tandem.stack.start_refused import StartRefused
 _MOST_SHARDS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FolderOptions:
-    """Says how an engine opens its folder."""
-
-    folder: Path
-    model: Path | None = None
-    shards: int | None = None
-    caches: bool = True
-
-    @classmethod
-    def checked(
-        cls,
-        folder: str | Path,
-        model: str | Path | None,
-        shards: int | None,
-        *,
-        caches: bool,
-    ) -> Self:
-        """Returns the options that a caller gave; raises TypeError or ValueError, naming one."""
-        if shards is not None:
-            if not isinstance(shards, int) or isinstance(shards, bool):
-                raise TypeError(f"shards is {shards!r}; give a number, or None")
-            if not 1 <= shards <= _MOST_SHARDS:
-                raise ValueError(f"shards is {shards}; give 1 to {_MOST_SHARDS}, or None")
-        if not isinstance(caches, bool):
-            raise TypeError(f"caches is {caches!r}; give True or False")
-        return cls(
-            _path("folder", folder).absolute(),
-            None if model is None else _path("model", model),
-            shards,
-            caches,
-        )
-
-
 class OpenFolder:
     """Holds a folder's stages, and the event loop in whose thread they run."""
 
-    def __init__(self, thread: LoopThread, stages: LocalStages, opened: ExitStack) -> None:
+    def __init__(
+        self, path: Path, thread: LoopThread, stages: LocalStages, opened: ExitStack
+    ) -> None:
+        self.path = path
         self.thread = thread
         self.orchestrator = stages.orchestrator
         self.has_pairs = stages.has_pairs
@@ -79,27 +47,38 @@ class OpenFolder:
         )
 
     @classmethod
-    def open(cls, options: FolderOptions) -> Self:
+    def open(
+        cls, folder: str | Path, model: str | Path | None, shards: int | None, *, caches: bool
+    ) -> Self:
         """Opens the folder, or makes it; the model is loaded once `begin_loading` is called.
 
-        Raises StartRefused if another process has the folder, StoreRefused for a store that may not
-        be opened, and ValueError for files that are not a model.
+        Raises TypeError or ValueError for an argument, StartRefused if another process has the
+        folder, StoreRefused for a store that may not be opened, and ValueError for files that are
+        not a model.
         """
+        if shards is not None:
+            if not isinstance(shards, int) or isinstance(shards, bool):
+                raise TypeError(f"shards is {shards!r}; give a number, or None")
+            if not 1 <= shards <= _MOST_SHARDS:
+                raise ValueError(f"shards is {shards}; give 1 to {_MOST_SHARDS}, or None")
+        if not isinstance(caches, bool):
+            raise TypeError(f"caches is {caches!r}; give True or False")
+        path = _path("folder", folder).absolute()
+        model = None if model is None else _path("model", model)
         _log_warnings_alone()
         keep_activations()
-        path = options.folder
         with ExitStack() as opened:
             data = opened.enter_context(DataFolder(path, holder="Engine", remedy="another folder"))
             stages = LocalStages(
-                partial(ModelFolder.find, path, options.model),
-                _shard_folders(data, options.shards),
-                caches=options.caches,
+                partial(ModelFolder.find, path, model),
+                _shard_folders(data, shards),
+                caches=caches,
             )
             opened.callback(stages.close)
             thread = LoopThread("tandem-engine")
             opened.callback(thread.close)
             thread.run(stages.start())
-            return cls(thread, stages, opened.pop_all())
+            return cls(path, thread, stages, opened.pop_all())
 
     def begin_loading(self) -> None:
         """Begins to load the model in the background, which slows down everything else."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -11,10 +11,9 @@ from tandem.contract.content import Content, TruncationPolicy
 from tandem.contract.deadline import Deadline
 from tandem.contract.limits import MAX_SEARCH_COUNT, check_batch_size
 from tandem.contract.model_description import ModelDescription
-from tandem.contract.search.answer import IngestOutcome, Removal, SearchResult
+from tandem.contract.search.answer import Removal, SearchResult
 from tandem.contract.search.documents import DocumentQuery, ScoredDocuments
-from tandem.contract.search.indexes import IndexDescription, IndexPage
-from tandem.contract.search.ingest import IngestBatch
+from tandem.contract.search.indexes import IndexDescription
 from tandem.contract.search.item_changes import (
     Changes,
     ItemListing,
@@ -42,7 +41,6 @@ from tandem.stages.encoding import EncodedBatch
 from tandem.stages.items import FetchedItem
 
 Answer = TypeVar("Answer")
-Request = TypeVar("Request")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -147,14 +145,6 @@ class Orchestrator:
         """Returns the encoding or the error of each content, as `DocumentScorer.embed` does."""
         return await self.router.sets[0].documents.embed(contents, policy, deadline)
 
-    def ingest(
-        self,
-        requests: AsyncIterator[Request],
-        read_batch: Callable[[Request], Awaitable[IngestBatch]],
-    ) -> AsyncGenerator[list[IngestOutcome], None]:
-        """Yields each batch's outcomes, as `IngestStream.answers` does."""
-        return self.ingest_stream.answers(requests, read_batch)
-
     async def change(self, asked: ItemsChange, deadline: Deadline) -> Changes:
         """Changes stored items, as `Changer.change` does."""
         async with self.index_list.naming(asked.index_id):
@@ -216,14 +206,6 @@ class Orchestrator:
             return await self.survey.describe(
                 serving, deadline, full_coverage_required=full_coverage_required
             )
-
-    async def list_indexes(
-        self, after: str, size: int, deadline: Deadline, *, full_coverage_required: bool = False
-    ) -> IndexPage:
-        """Returns indexes that the caller may search, as `IndexList.page` does."""
-        return await self.index_list.page(
-            after, size, deadline, full_coverage_required=full_coverage_required
-        )
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the first encoder's model, with the rules of the first reranker that answers."""

@@ -59,8 +59,6 @@ class FollowerProgress:
     """Whether the source was read to its end since the log is followed."""
     scanned_item_id: str = ""
     scanned_count: int = 0
-    brought_count: int = 0
-    deleted_count: int = 0
     truncated_count: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     """Why the model cannot encode items, by id; the first few."""
@@ -203,13 +201,11 @@ class Follower:
             kept = {record.item_id for record in records}
             if gone := [each for each in done if each not in kept]:
                 with suppress(IndexNotFound):
-                    committed = await self._write(Delete(self._target_id, gone, term=self._term))
-                    self.progress.deleted_count += committed.deleted_count
+                    await self._write(Delete(self._target_id, gone, term=self._term))
             if records:
                 await self._write(
                     Upsert(self._target_id, self._fingerprint, records, term=self._term)
                 )
-                self.progress.brought_count += len(records)
             for each in kept | (set(gone) - items.keys()):
                 self.progress.failed.pop(each, None)
 

@@ -270,7 +270,7 @@ async def test_an_alias_is_listed_once_with_the_items_of_what_serves(tmp_path: P
             counts: dict[str, int] = {}
             after = ""
             while True:
-                page = await orchestrator.list_indexes(after, size, in_time())
+                page = await orchestrator.index_list.page(after, size, in_time())
                 assert len(page.indexes) <= size
                 counts |= {each.index_id: each.text_count for each in page.indexes}
                 if not (after := page.last):

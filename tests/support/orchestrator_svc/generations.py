@@ -170,5 +170,5 @@ async def ingest(
     async def as_it_is(batch: IngestBatch) -> IngestBatch:
         return batch
 
-    [outcomes] = [each async for each in orchestrator.ingest(batches(), as_it_is)]
+    [outcomes] = [each async for each in orchestrator.ingest_stream.answers(batches(), as_it_is)]
     return outcomes
