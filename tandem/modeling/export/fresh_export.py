@@ -7,8 +7,6 @@ from pathlib import Path
 from tandem.model_io.repository.calibration import carry_calibration
 from tandem.model_io.repository.config_pbtxt import model_configs
 from tandem.model_io.repository.manifest import (
-    JOINT_ENCODER,
-    MANIFEST_NAME,
     Manifest,
     config_file,
     manifest_file,
@@ -42,11 +40,9 @@ def export_if_stale(
 
 
 def _stored_precision(repository: Path) -> Precision | None:
-    # Of any format version: the export of an earlier release is repeated in its precision. Until
-    # format 2 the manifest was in the joint encoder's folder.
-    for path in (manifest_file(repository), repository / JOINT_ENCODER / MANIFEST_NAME):
-        with suppress(ValueError):
-            return Precision(str(read_object(path).get("precision")))
+    # Of any format version: the export of an earlier release is repeated in its precision.
+    with suppress(ValueError):
+        return Precision(str(read_object(manifest_file(repository)).get("precision")))
     return None
 
 

@@ -51,7 +51,7 @@ class Ranking:
     pictures: tuple[int, ...] = ()
     """Number of each query's picture; empty if no two share one."""
     other_ranks: tuple[tuple[int | None, ...], ...] | None = None
-    """Ranks of each query's further answers; None if unknown, as in reports of earlier releases."""
+    """Ranks of each query's further answers; None if unknown."""
     ndcgs: tuple[float, ...] | None = None
     """NDCG@10 of each query by its grades; None where the ranks give it."""
     served: ServedFigures | None = None
@@ -197,23 +197,13 @@ class Report:
     def _of_json(cls, content: Mapping[str, Any]) -> Self:
         if content["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format {content['format_version']} instead of {FORMAT_VERSION}")
-        # Earlier releases wrote no pictures, ties, folds, further answers or served figures.
-        pictures = content.get("pictures", {})
         rankings = tuple(
-            Ranking(
-                **each
-                | {
-                    "ranks": tuple(each["ranks"]),
-                    "pictures": tuple(pictures.get(each["direction"], ())),
-                    "other_ranks": (further := each.get("other_ranks"))
-                    and tuple(map(tuple, further)),
-                    "ndcgs": (ndcgs := each.get("ndcgs")) and tuple(ndcgs),
-                    "served": (served := each.get("served")) and from_fields(ServedFigures, served),
-                }
+            from_fields(
+                Ranking, each | {"pictures": content["pictures"].get(each["direction"], ())}
             )
             for each in content["rankings"]
         )
-        ties, folds = content.get("tied_counts", {}), content.get("fold_query_counts", {})
+        ties, folds = content["tied_counts"], content["fold_query_counts"]
         languages = {name: list(each) for name, each in content["languages"].items()}
         if not rankings:
             raise ValueError("it has no rankings")
