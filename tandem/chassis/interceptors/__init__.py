@@ -8,7 +8,7 @@ Health and reflection calls skip them: probes are not traffic, and must answer u
 - `errors`: exceptions to statuses, and the memory of refused calls
 - `auth`, `peer`: who may call, and who does
 - `answers`: answers whose caller does not read
-- `reading`, `request_scanner`: requests within their limits
+- `reading`: requests within their limits
 - `probe_calls`, `slow_messages`: what strangers may hold by health and reflection calls
 - `admission`: capacity of calls and streams
 """

@@ -19,6 +19,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
 from tandem.chassis.capacity.admission import Admission
+from tandem.chassis.capacity.message_scanner import MessageScanner
 from tandem.chassis.capacity.places import Places
 from tandem.chassis.interceptors.handlers import (
     HandlerInterceptor,
@@ -28,7 +29,6 @@ from tandem.chassis.interceptors.handlers import (
 )
 from tandem.chassis.interceptors.peer import caller_key
 from tandem.chassis.interceptors.probe_calls import ProbeCalls
-from tandem.chassis.interceptors.request_scanner import RequestScanner
 from tandem.chassis.interceptors.slow_messages import SlowMessages
 from tandem.chassis.process.side_thread import SideThread, bind_side_thread
 from tandem.contract.deadline import Deadline
@@ -112,7 +112,7 @@ class ReadingInterceptor(HandlerInterceptor):
         return of_raw_stream(handler, answers if handler.response_streaming else answer)
 
     def _parser(self, path: str, handler: grpc.RpcMethodHandler, limit: RequestLimit) -> _Parse:
-        scanner = RequestScanner(method_of(path), _request_descriptor(path), limit)
+        scanner = MessageScanner(method_of(path), _request_descriptor(path), limit)
         deserialize = handler.request_deserializer
 
         def parse(data: bytes) -> Any:  # noqa: ANN401

@@ -12,7 +12,7 @@ from tandem.errors import CursorInvalid
 
 # 2,000 items with ids of 256 bytes and explanations take about 1 MiB.
 MAX_CURSOR_BYTES = 2 * 2**20
-_MAX_HELD_BYTES = 4 * 2**20
+MAX_HELD_BYTES = 4 * 2**20
 
 _FORMAT = 1
 _HEAD = struct.Struct("!BI")
@@ -39,7 +39,7 @@ def unseal_cursor(cursor: bytes) -> bytes:
     opened = zlib.decompressobj()
     try:
         # Bounded, against decompression bombs.
-        held = opened.decompress(compressed, _MAX_HELD_BYTES)
+        held = opened.decompress(compressed, MAX_HELD_BYTES)
     except zlib.error:
         raise CursorInvalid(why="its payload cannot be read") from None
     if not opened.eof or opened.unused_data:

@@ -6,13 +6,16 @@ import math
 from collections.abc import Sequence
 
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-not-found]
 
+from tandem.chassis.capacity.message_scanner import MessageScanner
 from tandem.contract.content import Modality
 from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.fusion import HYBRID_RANK_WIRE, HybridRank
 from tandem.contract.generation_ids import alias_of
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.limits import MAX_RETRIEVE_K, check_k
+from tandem.contract.methods import RequestLimit
 from tandem.contract.search.answer import NO_SECONDS, FoundItem, SearchResult, ordering_stage
 from tandem.contract.search.answer_wire import (
     COVERAGE_WIRE,
@@ -23,9 +26,27 @@ from tandem.contract.search.answer_wire import (
 )
 from tandem.contract.search.query import PageQuery
 from tandem.errors import CursorInvalid, InternalFault, TandemError
-from tandem.search.cursors.cursor import MAX_CURSOR_BYTES, seal_cursor, unseal_cursor
-from tandem.search.cursors.cursor_shape import MAX_ITEM_COUNT, check_cursor_shape
+from tandem.search.cursors.cursor import (
+    MAX_CURSOR_BYTES,
+    MAX_HELD_BYTES,
+    seal_cursor,
+    unseal_cursor,
+)
 from tandem.v1 import search_cursor_pb2, search_service_pb2
+
+# Of both modalities.
+MAX_ITEM_COUNT = 2 * MAX_RETRIEVE_K
+# Two bytes on the wire make protobuf allocate an empty message of some fifty. An item has at most
+# some forty fields: three terms and five ranks of an explanation, and one of each column.
+_SCANNER = MessageScanner(
+    "a cursor",
+    search_cursor_pb2.SearchCursor.DESCRIPTOR,  # type: ignore[arg-type]
+    RequestLimit(
+        MAX_HELD_BYTES,
+        60 * MAX_ITEM_COUNT,
+        dict.fromkeys(("item_ids", "explanations", "hybrids"), MAX_ITEM_COUNT),
+    ),
+)
 
 
 def make_cursor(
@@ -132,18 +153,21 @@ def _sealed(held: search_cursor_pb2.SearchCursor) -> bytes:
 def _opened(cursor: bytes) -> search_cursor_pb2.SearchCursor:
     """Opens the cursor, and checks the lengths and ranges of its columns."""
     held_bytes = unseal_cursor(cursor)
-    check_cursor_shape(held_bytes)
     held = search_cursor_pb2.SearchCursor()
     try:
+        _SCANNER.check(held_bytes)
         held.ParseFromString(held_bytes)
     except DecodeError:
         raise CursorInvalid(why="its payload cannot be read") from None
+    except TandemError as error:
+        raise CursorInvalid(why=error.message) from None
     count = len(held.item_ids)
     lengths = {
         len(getattr(held, column)) for column in _COLUMNS if column not in _REQUESTED_COLUMNS
     }
     if (
-        not 1 <= count <= MAX_ITEM_COUNT
+        UnknownFieldSet(held)
+        or not 1 <= count <= MAX_ITEM_COUNT
         or not 1 <= held.given_count <= MAX_ITEM_COUNT
         or not 1 <= held.return_n <= MAX_RETRIEVE_K
         or held.model_version < 0

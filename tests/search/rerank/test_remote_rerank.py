@@ -15,13 +15,8 @@ from tandem.contract.search.answer_names import RerankStopReason
 from tandem.contract.search.ingest import IncomingItem
 from tandem.contract.search.query import Depth, SearchQuery, StoredItem, WeightedPart
 from tandem.local.reranking.local_reranker import LocalReranker
-from tandem.local.reranking.remote.endpoint import RemoteEndpoint
 from tandem.local.reranking.remote.pictures import data_uri
-from tandem.search.cursors.cursor_shape import check_cursor_shape
-from tandem.v1.error_reason_pb2 import ERROR_REASON_UNCALIBRATED
 from tandem.v1.rerank_service_pb2_grpc import add_RerankServiceServicer_to_server
-from tandem.v1.search_cursor_pb2 import SearchCursor
-from tandem.v1.search_service_pb2 import RERANK_STOP_COMPLETE, RerankSummary
 from tests.support.orchestrator_svc.downstream import FINGERPRINT, Stack, ingest, stack
 from tests.support.rerank_svc.remote_api import RemoteApi, Sabotage, probability, remote_api
 from tests.support.rerank_svc.remote_shard import PICTURES, RemoteShard, reranker_of
@@ -82,20 +77,6 @@ async def test_the_remote_order_is_the_answers(tmp_path: Path, has_own_cross_enc
     assert {each["query"] for each in api.requests} == {"0"}
     scores = {name: probability("0", data_uri(file, 1024)) for name, file in PICTURES.items()}
     assert ids(answer) == sorted(NAMES, key=lambda name: -scores[name]) != NAMES
-
-
-def test_a_cursor_carries_the_longest_name() -> None:
-    """Pages after the first name the cross-encoder too."""
-    endpoint = RemoteEndpoint(url="https://a/b", model="m" * 256)
-    summary = RerankSummary(
-        reranked_depth=200,
-        stop=RERANK_STOP_COMPLETE,
-        missing_count=200,
-        reranker=endpoint.identity,
-        probability_withheld=ERROR_REASON_UNCALIBRATED,
-    )
-
-    check_cursor_shape(SearchCursor(index_id=INDEX_ID, rerank=summary).SerializeToString())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Counts the fields of a request before protobuf parses it.
+"""Counts the fields of a message before protobuf parses it.
 
 Protobuf turns two bytes on the wire, an empty message, into an object of a hundred bytes: a message
 of 64 MiB could become gigabytes. So we scan the bytes first. That takes about a quarter of a
@@ -41,11 +41,11 @@ _FIXED_TYPES = {
 }
 
 
-class RequestScanner:
-    """Checks the messages of one method."""
+class MessageScanner:
+    """Checks a stranger's messages of one kind: the requests of a method, or cursors."""
 
     def __init__(self, method: str, descriptor: Descriptor | None, limit: RequestLimit) -> None:
-        """Without a descriptor, nested messages are not scanned."""
+        """Errors name the `method`; without a descriptor, nested messages are not scanned."""
         self._method = method
         self._limit = limit
         self._shape: _Shape = {} if descriptor is None else _shape(descriptor, {})

@@ -1,4 +1,4 @@
-"""interceptors.request_scanner: what a request has in it is known before anything is made."""
+"""capacity.message_scanner: what a request has in it is known before anything is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from tandem.chassis.interceptors.request_scanner import RequestScanner
+from tandem.chassis.capacity.message_scanner import MessageScanner
 from tandem.contract.identifiers import MAX_ITEM_ID_BYTES
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.contract.methods import PROBE_LIMIT, RequestLimit, request_limit
@@ -26,12 +26,12 @@ BATCH = "/tandem.v1.SearchService/BatchSearchItems"
 INGEST = "/tandem.v1.SearchService/IngestItems"
 
 
-def scanner(path: str) -> RequestScanner:
-    return RequestScanner(path.rpartition("/")[2], METHODS[path].input_type, request_limit(path))
+def scanner(path: str) -> MessageScanner:
+    return MessageScanner(path.rpartition("/")[2], METHODS[path].input_type, request_limit(path))
 
 
-def scanner_of(message: type[Message], limit: RequestLimit) -> RequestScanner:
-    return RequestScanner("Method", message.DESCRIPTOR, limit)  # type: ignore[arg-type]
+def scanner_of(message: type[Message], limit: RequestLimit) -> MessageScanner:
+    return MessageScanner("Method", message.DESCRIPTOR, limit)  # type: ignore[arg-type]
 
 
 def fields_of(path: str) -> Mapping[str, FieldDescriptor]:
@@ -182,7 +182,7 @@ def test_it_agrees_with_protobuf() -> None:
 
 
 def test_a_method_of_no_contract_is_looked_at_from_outside() -> None:
-    unknown = RequestScanner("Method", None, PROBE_LIMIT)
+    unknown = MessageScanner("Method", None, PROBE_LIMIT)
     unknown.check(within(0x0A, b"\xff" * 50))
     with pytest.raises(MessageTooLarge):
         unknown.check(b"\x0a\x00" * 101)
