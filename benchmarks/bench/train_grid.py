@@ -106,7 +106,10 @@ def on_emoji(seed: int, base: NamedJoint) -> JointRecipe:
     Of 2,400 rounds that are 300, after 1,200 steps of the backbone together with the BE.
     """
     round_count = base(seed).round_count
-    return recipes.finetune("emoji", max(1, round_count // 8), seed, max(1, round_count // 2))
+    return replace(
+        recipes.finetune("emoji", max(1, round_count // 8), seed),
+        backbone_step_count=max(1, round_count // 2),
+    )
 
 
 RUNS: Mapping[str, Training] = {

@@ -120,8 +120,15 @@ def test_a_corpus_of_ones_own_is_trained_on(tmp_path: Path) -> None:
     status, printed, error = run(
         *("finetune", "--corpus", str(corpus), "--init", str(tmp_path / "init"), "--rounds", "2"),
         *("--device", "cpu", "--folder", str(tmp_path / "out"), "--drop-long-captions"),
-        *("--precision", native_precision().value, "--backbone-steps", "2", "--language", "en"),
-        *("--set", "margin=0.2", "--set", "softmax_round_count=1"),
+        *("--precision", native_precision().value, "--language", "en"),
+        *(
+            "--set",
+            "backbone_step_count=2",
+            "--set",
+            "margin=0.2",
+            "--set",
+            "softmax_round_count=1",
+        ),
     )
 
     assert (status, error) == (0, "")
@@ -210,7 +217,7 @@ def test_two_towers_are_trained_over_a_network_of_others(
     arguments += ["--precision", "fp32", "--folder", str(tmp_path / "out")]
 
     status, printed, error = run(
-        *arguments, "--backbone-steps", backbone_steps, "--drop-long-captions"
+        *arguments, "--set", f"backbone_step_count={backbone_steps}", "--drop-long-captions"
     )
 
     assert (status, error) == (0, "")

@@ -15,7 +15,6 @@ from tandem.lab.training.recipes.recipe import (
     MatcherRecipe,
     Recipe,
     ZooRecipe,
-    check_read,
     in_rounds,
     on_corpus,
 )
@@ -36,7 +35,6 @@ _OF_EVERY_CORPUS = (
     "features",
     "init",
     "rounds",
-    "backbone_steps",
     "count",
     "language",
     "drop_long_captions",
@@ -110,14 +108,6 @@ class TrainOptions:
         int | None,
         typer.Option(help="with --corpus: number of rounds; by default the recipe's", min=1),
     ] = None
-    backbone_steps: Annotated[
-        int | None,
-        typer.Option(
-            help="with --corpus: steps that train the image backbone before the rounds; by default "
-            "the recipe's, and 0 when starting from a checkpoint",
-            min=0,
-        ),
-    ] = None
     count: Annotated[
         int | None,
         typer.Option(help="with --corpus: number of training records; by default all", min=1),
@@ -152,7 +142,6 @@ class TrainOptions:
             check_seeds(self.seed, self.seed_count)
         fixed = {
             "round_count": ("--rounds", self.rounds),
-            "backbone_step_count": ("--backbone-steps", self.backbone_steps),
             "pretrained": ("--from", self.pretrained),
             "image_source": ("--image-source", self.image_source),
             "vision": ("--image-source", self.image_source),
@@ -201,7 +190,7 @@ class TrainOptions:
         if self.corpus is None:
             raise ValueError(f"{FINETUNE} needs --corpus: scenes, emoji or a path")
         rounds = _FINETUNE_ROUND_COUNT if self.rounds is None else self.rounds
-        recipe = finetune(self.corpus, rounds, self.seed, self.backbone_steps or 0)
+        recipe = finetune(self.corpus, rounds, self.seed)
         return as_trained(recipe, self.init or default_checkpoint())
 
     def _on_scenes(self, recipe: Recipe) -> Recipe:
@@ -249,10 +238,6 @@ class TrainOptions:
         recipe = on_corpus(self._shaped(recipe, source), corpus)
         if self.rounds is not None:
             recipe = in_rounds(recipe, self.rounds)
-        if self.backbone_steps is not None:
-            check_read(recipe, ["backbone_step_count"])
-            changes: dict[str, Any] = {"backbone_step_count": self.backbone_steps}
-            recipe = replace(recipe, **changes)
         return recipe
 
     def _shaped(self, recipe: Recipe, image_source: str | None) -> Recipe:

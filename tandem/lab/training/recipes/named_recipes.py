@@ -408,9 +408,7 @@ def tiny(seed: int = 1) -> JointRecipe:
     )
 
 
-def finetune(
-    corpus: str, round_count: int, seed: int = 1, backbone_step_count: int = 0
-) -> JointRecipe:
+def finetune(corpus: str, round_count: int, seed: int = 1) -> JointRecipe:
     """Trains a checkpoint further on a corpus; the checkpoint sets the shape.
 
     It uses the in-batch softmax throughout. On emoji, which are far from scenes, the batch-hard
@@ -423,7 +421,7 @@ def finetune(
         name="finetune",
         corpus=corpus,
         begins_trained=True,
-        backbone_step_count=backbone_step_count,
+        backbone_step_count=0,
         backbone_learning_rate=1e-3,
         round_count=round_count,
         ce_family_count=64,
