@@ -1,10 +1,9 @@
 """The rerank stage: scores candidates with the cross-encoder, chunk by chunk, best first."""
 
-import asyncio
 import time
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from tandem.contract.content import Content, Tokens
 from tandem.contract.deadline import Deadline
@@ -28,6 +27,7 @@ from tandem.errors import (
     ServiceUnavailable,
     TandemError,
 )
+from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.metrics import RERANK_STOPS, note_rerank
 from tandem.search.rerank.adaptive_depth import DepthRules, is_deep_enough, next_look
 from tandem.search.rerank.pace import RerankPace
@@ -218,18 +218,17 @@ class RerankStage:
         """Scores the next candidates, and adds the outcome to the run."""
         groups = run.next_by_owner(size)
         start_time = time.monotonic()
-        answers = await _all_answers(
-            {
-                number: self._scorers[number].score(
-                    run.query, [Candidates(run.tokens, item_ids, run.content)], deadline
-                )
-                for number, item_ids in groups.items()
-            }
+        calls = (
+            self._scorers[number].score(
+                run.query, [Candidates(run.tokens, item_ids, run.content)], deadline
+            )
+            for number, item_ids in groups.items()
         )
+        scored = await fan_out(*(answer_or_error(each, *STOP_OF_ERROR) for each in calls))
         seconds = time.monotonic() - start_time
         failures: dict[int, TandemError] = {}
         read_count = 0
-        for number, answer in answers.items():
+        for number, answer in zip(groups, scored, strict=True):
             if isinstance(answer, ScoredBatch) and not run.is_of_version(answer.model_version):
                 # Logits of two versions are not comparable.
                 failures[number] = ModelUnavailable(
@@ -347,35 +346,3 @@ class _Run:
             self.reranker if matches else "",
             self.default_fusion if matches else None,
         )
-
-
-async def _all_answers(
-    calls: Mapping[int, Coroutine[Any, Any, ScoredBatch]],
-) -> Mapping[int, ScoredBatch | TandemError]:
-    """Returns every shard's scores or error; raises errors that the caller has to fix."""
-    if len(calls) == 1:  # needs no task
-        [(number, call)] = calls.items()
-        try:
-            return {number: await call}
-        except tuple(STOP_OF_ERROR) as error:
-            return {number: error}
-    tasks = {number: asyncio.create_task(call) for number, call in calls.items()}
-    number_of_task = {task: number for number, task in tasks.items()}
-    answers: dict[int, ScoredBatch | TandemError] = {}
-    pending, unread = set(tasks.values()), set(tasks.values())
-    try:
-        while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                unread.discard(task)
-                try:
-                    answers[number_of_task[task]] = task.result()
-                except tuple(STOP_OF_ERROR) as error:
-                    answers[number_of_task[task]] = error
-    finally:
-        for task in pending:
-            task.cancel()
-        # Await the rest, so that asyncio does not warn "exception was never retrieved".
-        if unread:
-            await asyncio.gather(*unread, return_exceptions=True)
-    return answers
