@@ -9,7 +9,7 @@ import grpc
 
 from encoder_svc.servicer import EncoderServicer
 from encoder_svc.settings import EncoderSettings
-from tandem.chassis.calls.credentials import triton_credentials
+from tandem.chassis.calls.credentials import triton_identity
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.process.threads import started_threads
 from tandem.chassis.serve.service import Service
@@ -45,7 +45,7 @@ async def encoder_service(
     heif = _heif_or_exit() if settings.heif_enabled else None
     triton = TritonClient(
         settings.triton_address,
-        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        identity=triton_identity(identity, is_asked_for=settings.triton_tls),
         headers=trace_headers,
     )
     with started_threads(settings.thread_count, "preprocess") as threads:

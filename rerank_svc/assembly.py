@@ -20,7 +20,7 @@ import tandem.chassis.telemetry.plain_structlog  # noqa: F401
 from rerank_svc.servicer import RerankServicer
 from rerank_svc.settings import RerankSettings
 from rerank_svc.shard_items import open_shard_items
-from tandem.chassis.calls.credentials import triton_credentials
+from tandem.chassis.calls.credentials import triton_identity
 from tandem.chassis.capacity.caller_turns import CallerTurns
 from tandem.chassis.process.threads import started_threads
 from tandem.chassis.serve.service import Service
@@ -62,7 +62,7 @@ async def connected_model(
     """Yields the model over one connection to Triton."""
     triton = TritonClient(
         settings.triton_address,
-        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        identity=triton_identity(identity, is_asked_for=settings.triton_tls),
         headers=trace_headers,
     )
     try:
@@ -193,7 +193,7 @@ async def _neighbour_model(
         return
     triton = TritonClient(
         settings.triton_address,
-        credentials=triton_credentials(identity, is_asked_for=settings.triton_tls),
+        identity=triton_identity(identity, is_asked_for=settings.triton_tls),
         headers=trace_headers,
     )
     try:

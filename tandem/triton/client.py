@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from tandem.chassis.calls.channels import open_channel
+from tandem.chassis.tls import Identity
 from tandem.errors import (
     DeadlineExceeded,
     ModelOutputInvalid,
@@ -64,8 +66,6 @@ _CANCELLABLE_SINCE = (2, 58)
 _LEFT_SECONDS = 5.0
 _LEFT_COUNT = 64
 _CLOSE_SECONDS = 1.0
-# For calls in progress on a connection with old credentials; no deadline is longer.
-_GRACE_SECONDS = 120.0
 
 
 class TritonClient:
@@ -75,21 +75,15 @@ class TritonClient:
         self,
         address: str,
         *,
-        credentials: Callable[[], grpc.ChannelCredentials] | None = None,
+        identity: Identity | None = None,
         headers: Callable[[], dict[str, str] | None] = lambda: None,
     ) -> None:
         """`address` is host:port of Triton's gRPC endpoint; connects with the first call.
 
-        Without `credentials` the connection is plain text. `credentials` and `headers` are called
-        for each inference; changed credentials open another connection, and calls in progress
-        finish on the old one.
+        Without an `identity` the connection is plain text. `headers` is called for each inference.
         """
-        self._address = address
-        self._credentials = credentials
-        self._shown = credentials() if credentials is not None else None
-        self._channel = self._open()
+        self._channel = open_channel(address, identity, _CHANNEL_ARGUMENTS)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-        self._closing: set[asyncio.Task[None]] = set()
         self._headers = headers
         self._timed_models: dict[str, bool] = {}
         self._is_cancellable: bool | None = None
@@ -141,7 +135,6 @@ class TritonClient:
     ) -> ModelAnswer:
         batch = len(next(iter(inputs.values())))
         start_time = time.perf_counter()
-        self._follow_credentials()
         try:
             output_names = [spec.name for spec in outputs]
             if await self._is_timed(model, timeout_seconds):
@@ -180,24 +173,8 @@ class TritonClient:
             return ModelAnswer(arrays)
         return ModelAnswer(arrays, compute_seconds, max(0.0, seconds - compute_seconds))
 
-    def _open(self) -> grpc.aio.Channel:
-        if self._shown is None:
-            return grpc.aio.insecure_channel(self._address, options=_CHANNEL_ARGUMENTS)
-        return grpc.aio.secure_channel(self._address, self._shown, options=_CHANNEL_ARGUMENTS)
-
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return tuple((self._headers() or {}).items())
-
-    def _follow_credentials(self) -> None:
-        """Opens another connection if the credentials changed."""
-        if self._credentials is None or (shown := self._credentials()) is self._shown:
-            return
-        self._shown = shown
-        before, self._channel = self._channel, self._open()
-        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-        task = asyncio.get_running_loop().create_task(_close_later(before))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
 
     async def _is_timed(self, model: str, timeout_seconds: float) -> bool:
         """Returns whether the server reports compute times; asks once for each model."""
@@ -326,18 +303,7 @@ class TritonClient:
         """Closes the connection, after abandoned calls if they end soon."""
         if self._left:
             await asyncio.wait(self._left, timeout=_CLOSE_SECONDS)
-        for task in self._closing:
-            task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
         await self._channel.close()
-
-
-async def _close_later(channel: grpc.aio.Channel) -> None:
-    """Closes a connection once no call can be in progress on it; at once if cancelled."""
-    try:
-        await asyncio.sleep(_GRACE_SECONDS)
-    finally:
-        await channel.close()
 
 
 async def _unless_restricted(asking: Awaitable[Any]) -> Any:  # noqa: ANN401 (Triton's)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import trustme
 
-from tandem.chassis.calls.credentials import triton_credentials
 from tandem.chassis.tls_proxy import TlsProxy
 from tandem.errors import ModelUnavailable
 from tandem.model_io.inference.model_runner import OutputSpec
@@ -57,7 +56,7 @@ async def test_no_inference_fails_while_every_certificate_changes(
     await proxy.start()
     identity = caller_files.identity()
     address = f"localhost:{proxy.port}"
-    client = TritonClient(address, credentials=triton_credentials(identity, is_asked_for=True))
+    client = TritonClient(address, identity=identity)
     try:
         await infer(client)
         steps = [(old, (old, new)), (new, (old, new)), (new, (new,))]
@@ -79,8 +78,7 @@ async def test_no_inference_fails_while_every_certificate_changes(
         # The control: who shows the authority before is refused now.
         late_files = Files(tmp_path / "late")
         late_files.write(old, trusted=(new,))
-        credentials = triton_credentials(late_files.identity(), is_asked_for=True)
-        late = TritonClient(address, credentials=credentials)
+        late = TritonClient(address, identity=late_files.identity())
         try:
             with pytest.raises(ModelUnavailable):
                 await infer(late, timeout_seconds=60.0)

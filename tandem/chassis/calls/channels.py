@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -92,18 +92,22 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def open_channel(address: str, identity: Identity | None = None) -> grpc.aio.Channel:
+def open_channel(
+    address: str,
+    identity: Identity | None = None,
+    options: Sequence[tuple[str, Any]] = CHANNEL_OPTIONS,
+) -> grpc.aio.Channel:
     """Returns a channel to `host:port`, which connects with the first call.
 
     Needs a running event loop. With an identity, both sides present certificates, and the channel
     reloads its files when they change.
     """
     if identity is None:
-        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.aio.insecure_channel(address, options=options)
 
     def open_with(certificates: Certificates) -> grpc.aio.Channel:
         credentials = channel_credentials(certificates)
-        return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+        return grpc.aio.secure_channel(address, credentials, options=options)
 
     return cast("grpc.aio.Channel", RotatingChannel(Rotation(identity), open_with))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
 from tandem.chassis.settings import SettingsError
-from tandem.chassis.tls import Certificates, Identity, Rotation
+from tandem.chassis.tls import Certificates, Identity
 
 # After this, a caller whose authority is no longer trusted must shake hands again.
 MAX_CONNECTION_AGE_SECONDS = 45
@@ -61,24 +61,13 @@ def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
     )
 
 
-def triton_credentials(
-    identity: Identity | None, *, is_asked_for: bool
-) -> Callable[[], grpc.ChannelCredentials] | None:
-    """Returns a function that gives the credentials of each call to Triton; None for plain text.
+def triton_identity(identity: Identity | None, *, is_asked_for: bool) -> Identity | None:
+    """Returns the identity that calls to Triton show, None for plain text.
 
-    It returns the same object until the files change. Raises SettingsError without certificates.
+    Raises SettingsError without certificates.
     """
     if not is_asked_for:
         return None
     if identity is None:
         raise SettingsError("TLS to Triton needs TLS_CERTIFICATE_FILE and its companions")
-    rotation = Rotation(identity)
-    shown = channel_credentials(rotation.certificates)
-
-    def credentials() -> grpc.ChannelCredentials:
-        nonlocal shown
-        if rotation.is_due():
-            shown = channel_credentials(rotation.certificates)
-        return shown
-
-    return credentials
+    return identity

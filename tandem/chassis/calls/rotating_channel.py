@@ -10,8 +10,8 @@ import grpc
 
 from tandem.chassis.tls import Certificates, Rotation
 
-# For calls in flight on a channel with previous certificates.
-_GRACE_SECONDS = 60.0
+# For calls in flight on a channel with previous certificates; no deadline is longer.
+_GRACE_SECONDS = 120.0
 
 
 class RotatingChannel:
