@@ -96,7 +96,7 @@ def test_cohere_reranks_long_passages_and_figures(bundled_url: str, version: str
     figures = [f"data:image/png;base64,{base64.b64encode(each).decode()}" for each in blank]
     query = "two dogs run in the snow"
     documents = [*figures, "", query, "The harbour was rebuilt. " * 60, "two dogs run in snow"]
-    with httpx.Client() as connections:
+    with httpx.Client(timeout=120.0) as connections:
         client = getattr(cohere, version)(
             api_key="token", base_url=bundled_url, httpx_client=connections
         )
@@ -112,7 +112,7 @@ def test_cohere_reranks_long_passages_and_figures(bundled_url: str, version: str
 def test_openai_embeds_with_the_bundled_model(bundled_url: str) -> None:
     """Its default, base64, is what floats are, and a model is found by its name in the list."""
     openai: Any = pytest.importorskip("openai")
-    client = openai.OpenAI(api_key="token", base_url=f"{bundled_url}/v1", max_retries=0)
+    client = openai.OpenAI(api_key="token", base_url=f"{bundled_url}/v1", timeout=120.0)
     given = ["a red cup", "two dogs"]
     plain = client.embeddings.create(model="any", input=given, encoding_format="float")
     default = client.embeddings.create(model="any", input=given)

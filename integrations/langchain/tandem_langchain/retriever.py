@@ -10,7 +10,7 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from tandem.client import Access, AsyncClient, Client, Modality, SearchOptions
 from tandem_langchain.documents import found_documents
@@ -21,6 +21,8 @@ class TandemRetriever(BaseRetriever):
 
     Errors are those of `tandem.errors`.
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     address: str = "127.0.0.1:7400"
     """host:port of the orchestrator."""
