@@ -91,6 +91,39 @@ def test_the_promise_holds_on_queries_never_seen(rate: float) -> None:
     assert measured <= rate + 3 * deviation
 
 
+def test_the_promise_holds_under_filters_where_far_candidates_score_higher() -> None:
+    """A cross-encoder that prefers what is far; the control counts every candidate's logit."""
+    random = np.random.default_rng(6)
+
+    def asked(share: float) -> tuple[list[Hit], RerankOutcome, list[str]]:
+        similarities = random.normal(size=400)
+        logits = random.normal(size=400) - similarities
+        order = np.argsort(-similarities).tolist()
+        left = [n for n in order if random.random() < share][:20]
+        hits = [Hit(f"i{n}", float(similarities[n])) for n in left]
+        matches = {f"i{n}": Match(float(logits[n]), None) for n in left}
+        return hits, replace(SCORED, matches=matches), [f"i{n}" for n in order]
+
+    null = [max(each.logit for each in asked(1.0)[1].matches.values()) for _ in range(999)]
+    kept = replace(LOGITS, null_scores=tuple(sorted(null)))
+    for share in (0.5, 0.1, 0.01):
+        false = []
+        for _ in range(300):
+            hits, outcome, unfiltered = asked(share)
+            if not hits:
+                continue
+            bars = [
+                ScoreBar.of(QUERY, outcome, [kept], SIMILARITIES.kind, ids)
+                for ids in (unfiltered, None)
+            ]
+            false.append(
+                [not bar.abstention(hits, outcome.matches).abstained for bar in bars if bar]
+            )
+        kept_rate, control = np.mean(false, axis=0)
+        assert kept_rate < 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(false))
+        assert control > 0.10
+
+
 def test_only_items_above_the_threshold_of_their_scorer_stay() -> None:
     """Where the cross-encoder scored, its logit counts, and items that it did not score go."""
     scored = bar_of(QUERY, SCORED)
