@@ -27,7 +27,7 @@ def on_disk(folder: Path) -> dict[str, str]:
     found = {}
     for path in filter(Path.is_file, folder.rglob("*")):
         stem = str(path.relative_to(folder).with_suffix(""))
-        found[stem if path.suffix == ".jpg" else f"{stem}#en-0"] = path.read_text()
+        found[stem if path.suffix.lower() == ".jpg" else f"{stem}#en-0"] = path.read_text()
     return found
 
 
@@ -36,10 +36,10 @@ def test_the_index_becomes_equal_to_a_folder_that_changes(photos: Path, told: To
     rng = random.Random(50)
     run("sync", photos, told)
     for number in range(10):
-        files = sorted(photos.rglob("*.jpg"))
+        files = sorted(photos.rglob("*.[jJ][pP][gG]"))
         for _ in range(rng.randrange(1, 6)):
-            one, two = rng.sample(sorted(photos.rglob("*.jpg")), 2)
-            match rng.randrange(7):
+            one, two = rng.sample(sorted(photos.rglob("*.[jJ][pP][gG]")), 2)
+            match rng.randrange(8):
                 case 0:
                     one.parent.rename(photos / f"folder {rng.random()}")
                 case 1:
@@ -54,10 +54,12 @@ def test_the_index_becomes_equal_to_a_folder_that_changes(photos: Path, told: To
                 case 5:
                     one.unlink()
                 case 6:
+                    one.rename(one.with_name(one.name.swapcase()))
+                case 7:
                     write(one.with_suffix(".txt"), f"caption {rng.random()}", LONG_AGO + number)
         known = set(contents(told).values())
         for path in photos.rglob("*.txt"):
-            if not path.with_suffix(".jpg").exists():
+            if not (path.with_suffix(".jpg").exists() or path.with_suffix(".JPG").exists()):
                 path.unlink()
         told.taken()
         run("sync", photos, told, "--max-removed-share", "1")
@@ -90,6 +92,32 @@ def test_a_renamed_folder_is_not_sent(photos: Path, told: Told) -> None:
     assert {json.loads(line).get("event") for line in lines} >= {"plan", None}
     stored = told.index.items("photos")["zero/000"].item
     assert stored.attributes["file"] == "zero/000.jpg"
+
+
+@pytest.mark.parametrize("command", ["sync", "ingest"])
+def test_other_attributes_are_neither_read_nor_sent(
+    tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """New prices of a table, and captions of a picture that is as it was."""
+    monkeypatch.setattr("tandem.cli.ingest.sent_items._SETTLED_SECONDS", 0.0)
+    for name in ("a", "b", "c"):
+        write(tmp_path / f"{name}.jpg", f"picture {name}")
+    table = tmp_path / "photos.csv"
+    rows = [("a", "10"), ("b", "20"), ("c", "30")]
+    lines = ["id,image,text,price", *(f"{name},{name}.jpg,a {name},{cost}" for name, cost in rows)]
+    table.write_text("\n".join(lines))
+    source = f"table:{table}"
+    run(command, source, told, "--index", "photos")  # type: ignore[arg-type]
+    told.index._indexes["photos"]["b"].item.attributes["seen"] = True
+    told.taken()
+    monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("it is read"))
+    table.write_text("\n".join(lines).replace("20", "21").replace("a c,", "another c,"))
+
+    run(command, source, told, "--index", "photos")  # type: ignore[arg-type]
+
+    assert told.taken() == ["c#en-0"]
+    attributes = told.index.items("photos")["b"].item.attributes
+    assert (attributes["price"], attributes["seen"]) == (21, True)
 
 
 def test_a_source_that_is_not_there_empties_no_index(photos: Path, told: Told) -> None:

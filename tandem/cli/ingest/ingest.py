@@ -1,13 +1,13 @@
 """`tandem ingest`: stores a corpus in an index."""
 
-from tandem.cli.ingest.source_job import IngestOptions, SourceJob
+from tandem.cli.ingest.source_job import SourceJob, SourceOptions
 from tandem.cli.options import with_options
 from tandem.cli.terminal.json_answer import with_json
 
 
 @with_json
 @with_options
-def ingest(asked: IngestOptions) -> None:
+def ingest(asked: SourceOptions) -> None:
     """Store a corpus: its images and their captions.
 
     Captions are separate items. What was stored before and has not changed is not read again.

@@ -52,6 +52,11 @@ class Row:
     why: str = ""
     """The reason of a refusal, and its message."""
 
+    @property
+    def file(self) -> str:
+        """What the state says of the file, its path last; empty if it says nothing."""
+        return self.state.partition(" ")[2]
+
     def is_stored_as(self, known: "Row | None") -> bool:
         """Returns whether the index has the content that the known row says."""
         return known is not None and (known.status, known.digest) == (Status.STORED, self.digest)

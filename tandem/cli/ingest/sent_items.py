@@ -15,6 +15,7 @@ from tandem.cli.terminal.json_answer import event
 from tandem.client import IngestOutcome, IngestProgress, NewContent, NewItem, RegionContent
 from tandem.client.ingest.rounds import may_be_stored_later
 from tandem.contract.filtering.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
+from tandem.corpus.readable_records import HeldPicture
 from tandem.corpus.records import Record
 
 _BATCH_ITEM_COUNT: Final = 32
@@ -37,8 +38,8 @@ class ItemForm:
     """Whether its captions are items too."""
     caption_attribute: str | None
     """The attribute of the image that has the captions, if one has."""
-    other: str = ""
-    """What else of the command's options changes what is stored."""
+    has_regions: bool
+    """Whether a detector's regions are sent in place of pictures."""
 
     def state(self, record: Record) -> str:
         """Returns what is the same as long as the record is, of a file its path, size and times.
@@ -46,7 +47,7 @@ class ItemForm:
         Empty if only reading it tells.
         """
         stat = record.image.stat()
-        if stat is None or record.captions_fault:
+        if stat is None or record.captions_fault or self.has_regions:
             return ""
         if abs(time.time() - max(stat.mtime_ns, stat.ctime_ns) / 1e9) < _SETTLED_SECONDS:
             return ""
@@ -84,7 +85,11 @@ class SentItems:
         self.seen: set[str] = set()
         """Ids of the records that the source has."""
         self._job, self._form, self._read, self._reads_all = job, form, read, reads_all
+        self.changed: list[tuple[Row, Row]] = []
+        """Items of which only the attributes changed, and how they are stored."""
         self._states: dict[str, str] = {}
+        self._same: dict[str, Row] = {}
+        """Stored pictures whose files are as they were, by id."""
         self._pictures: set[str] = set()
         """Ids of those that have no answer."""
         self._changed = threading.Condition()
@@ -148,8 +153,13 @@ class SentItems:
         for record, content in self._read(self._unlike_job(records)):
             self.read_count += 1
             state = self._states.pop(record.record_id)
-            items = self._form.items(record, content)
-            yield record, [(replace(row, state=state), item) for row, item in items]
+            rows = [
+                (replace(row, state=state), item) for row, item in self._form.items(record, content)
+            ]
+            if (same := self._same.pop(record.record_id, None)) is not None:
+                row, item = rows[0]
+                rows[0] = replace(row, size=same.size, digest=same.digest), item
+            yield record, rows
 
     def _keep(self) -> None:
         self._job.answer(self._answers)
@@ -161,10 +171,12 @@ class SentItems:
             kept: list[Row] = []
             for row, item in own:
                 before = known.pop(row.item_id, None)
-                if before and row.is_stored_as(before) and row.attributes == before.attributes:
+                if before is None or not row.is_stored_as(before):
+                    yield row, self._sendable(item)
+                elif row.attributes == before.attributes:
                     kept.append(replace(row, status=Status.STORED))
                 else:
-                    yield row, self._sendable(item)
+                    self.changed.append((row, before))
             self.unchanged_count += len(kept) == len(own)
             self._job.write([*kept, *(replace(row, record_id="") for row in known.values())])
 
@@ -172,14 +184,21 @@ class SentItems:
         for record in records:
             self.seen.add(record.record_id)
             state = self._form.state(record)
-            known = self._job.rows(record.record_id).values()
-            # Nothing changed, and all was answered.
-            is_known = {(row.state, row.status is Status.SENT) for row in known} == {(state, False)}
-            if state and is_known and not self._reads_all:
-                self.unchanged_count += 1
-            else:
-                self._states[record.record_id] = state
-                yield record
+            known = self._job.rows(record.record_id)
+            seen = {(row.state, row.status is Status.SENT) for row in known.values()}
+            picture = known.get(record.record_id)
+            if state and not self._reads_all:
+                # Nothing changed, and all was answered.
+                if seen == {(state, False)}:
+                    self.unchanged_count += 1
+                    continue
+                # Captions or attributes changed.
+                is_stored = picture is not None and picture.status is Status.STORED
+                if picture and is_stored and picture.file == state.partition(" ")[2]:
+                    self._same[record.record_id] = picture
+                    record = replace(record, image=HeldPicture(b"", str(record.image)))
+            self._states[record.record_id] = state
+            yield record
 
     def _sendable(self, item: tuple[str, Any, Attributes]) -> tuple[str, Any, Attributes]:
         item_id, content, attributes = item

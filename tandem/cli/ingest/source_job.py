@@ -4,7 +4,7 @@ import enum
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,12 +29,12 @@ from tandem.cli.corpora.detector_files import (
 )
 from tandem.cli.ingest.demo_note import say_if_demo_serves
 from tandem.cli.ingest.item_ingest import Counts, ingest_items
-from tandem.cli.ingest.job_record import JobRecord, job_path
+from tandem.cli.ingest.job_record import JobRecord, Row, Status, job_path
 from tandem.cli.ingest.sent_items import ItemForm, SentItems
-from tandem.cli.options import ADDRESS, user_path
+from tandem.cli.options import ADDRESS, nobody_there, user_path
 from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.json_answer import json_text
-from tandem.client import Access, Client, TruncationPolicy
+from tandem.client import Access, Client, ItemPatch, TruncationPolicy
 from tandem.client.calls.retries import DEFAULT_RETRIES
 from tandem.client.ingest.rounds import may_be_stored_later
 from tandem.contract.content import MAX_IMAGE_BYTES
@@ -71,6 +71,13 @@ class SourceOptions:
     split: Annotated[str, "split of the corpus; COCO also has train_without_restval"] = (
         DEFAULT_SPLIT
     )
+    count: Annotated[
+        int | None,
+        typer.Option(
+            help="number of images, for scenes a multiple of 4; by default all, and 2,000 scenes",
+            min=1,
+        ),
+    ] = None
     seed: Annotated[int, "which scenes"] = DEFAULT_SEED
     exclude: EXCLUDE = None
     column: COLUMN = None
@@ -104,19 +111,6 @@ class SourceOptions:
     address: ADDRESS = "127.0.0.1:7400"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestOptions(SourceOptions):
-    """The options of `tandem ingest`."""
-
-    count: Annotated[
-        int | None,
-        typer.Option(
-            help="number of images, for scenes a multiple of 4; by default all, and 2,000 scenes",
-            min=1,
-        ),
-    ] = None
-
-
 class SourceJob:
     """A source, an index, and the record of what the one has of the other.
 
@@ -134,27 +128,27 @@ class SourceJob:
         kind, path = corpus_place(asked.corpus)
         named = f"{kind}:{path}" if kind else str(path)
         self._source = named if path.exists() else asked.corpus
-        self._counts = Counts()
-        self._form = ItemForm(
-            asked.captions, asked.caption_attribute, f"{asked.long_texts} {asked.regions}"
-        )
-        self._unread: RecordStream | None = self.records()
+        self._counts, self._has_answered = Counts(), False
+        self._form = ItemForm(asked.captions, asked.caption_attribute, asked.regions is not None)
+        self._unread: RecordStream | None = None
+        self._unread = self.records()
 
     def records(self) -> RecordStream:
         """Returns the source's records, and counts again what is left out of them."""
+        if self._unread is not None:
+            opened, self._unread = self._unread, None
+            return opened
         asked = self.asked
         goes_on, excluded = asked.on_error is OnError.SKIP, tuple(asked.exclude or ())
         self.skipped = SkippedRecords(goes_on, excluded)
-        count = asked.count if isinstance(asked, IngestOptions) else None
+        columns = columns_of(asked.column)
         return open_corpus(
-            *(asked.corpus, asked.split, asked.seed, count),
-            *(self.skipped, columns_of(asked.column)),
+            asked.corpus, asked.split, asked.seed, asked.count, self.skipped, columns
         )
 
     def send(self) -> int:
         """Ingests what the index lacks; returns how many records there are that can be read."""
-        opened, self._unread = self._unread or self.records(), None
-        only = self._only
+        opened, only = self.records(), self._only
         chosen = (each for each in opened if only is None or each.record_id in only)
         sent = SentItems(self.job, self._form, self._read, reads_all=only is not None)
         ingest_items(
@@ -166,10 +160,33 @@ class SourceJob:
             sent=sent,
             counts=self._counts,
         )
+        self.change(sent.changed)
         if count := sent.scaled_down_count:
             over = f"{MAX_IMAGE_BYTES:,} bytes"
             errors.print(f"scaled down, as they are over {over}: {count:,}; they are stored so")
         return sent.read_count + sent.unchanged_count
+
+    def change(self, rows: Sequence[tuple[Row, Row]], *, is_copy: bool = False) -> bool:
+        """Changes attributes, or copies them; returns whether one is to be encoded instead."""
+        patches = [
+            ItemPatch(
+                row.item_id,
+                dict.fromkeys(json.loads(old.attributes)) | json.loads(row.attributes),
+                copied_from_item_id=old.item_id if is_copy else "",
+            )
+            for row, old in rows
+            if is_copy or row.attributes != old.attributes
+        ]
+        failures = self.client.change(patches, index_id=self.index_id).failures if patches else ()
+        failed = {each.item_id for each in failures}
+        self.job.write(
+            replace(row, status=Status.SENT if row.item_id in failed else Status.STORED)
+            for row, _ in rows
+        )
+        for each in failures:
+            if may_be_stored_later(each.error):  # It is copied by the next attempt.
+                raise each.error
+        return bool(failed)
 
     def until_done(self, attempt: Callable[[], _Done]) -> _Done:
         """Returns what `attempt` does, which is repeated while the server is away.
@@ -184,7 +201,8 @@ class SourceJob:
                 if (counts := self.job.counts()) != known:
                     known = counts
                     give_up_time = time.monotonic() + DEFAULT_RETRIES.ingest_wait_seconds
-                if not may_be_stored_later(error) or time.monotonic() > give_up_time:
+                is_absent = nobody_there(self.asked.address) and not self._has_answered
+                if is_absent or not may_be_stored_later(error) or time.monotonic() > give_up_time:
                     raise
                 errors.print(f"{error.reason}: tried again until the server is there")
                 time.sleep(_AGAIN_SECONDS)
@@ -203,7 +221,7 @@ class SourceJob:
             access = Access.from_environment()
             self.client = opened.enter_context(Client(asked.address, access=access))
             say_if_demo_serves(self.client, asked.corpus)
-            self.other_ids = self._compared()
+            self.other_ids = self.until_done(self._compared)
             self._opened = opened.pop_all()
         return self
 
@@ -224,6 +242,7 @@ class SourceJob:
             ids = [each.item_id for each in self.client.list_items(index_id=self.index_id)]
         except (IndexNotFound, PermissionDenied):
             ids = []  # A token that may only write sees nothing, so all is sent.
+        self._has_answered = True
         lost_count, others = self.job.compare(ids)
         if lost_count:
             errors.print(f"{self.index_id} has lost {lost_count:,} items, which are stored again")

@@ -1,22 +1,20 @@
 """`tandem sync`: makes an index equal to a source."""
 
-import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
 
-from tandem.cli.ingest.job_record import Row, Status
+from tandem.cli.ingest.job_record import Row
 from tandem.cli.ingest.sent_items import SentItems
 from tandem.cli.ingest.source_job import SourceJob, SourceOptions
 from tandem.cli.ingest.sync_plan import Plan, planned
 from tandem.cli.options import with_options
 from tandem.cli.terminal.console import errors, one_line, out
 from tandem.cli.terminal.json_answer import event, with_json
-from tandem.client import ItemPatch, NewContent
-from tandem.client.ingest.rounds import may_be_stored_later
+from tandem.client import NewContent
 from tandem.contract.limits import MAX_ITEM_ID_COUNT
 from tandem.corpus.left_out import FileFault, ReaderFault
 from tandem.corpus.readable_records import OnError
@@ -88,7 +86,7 @@ class _Sync(SourceJob):
     def _is_gone(self, row: Row, seen: Collection[str]) -> bool:
         # What the reader refused is no record, but may well be there.
         was_refused = any(self.skipped.counts[fault] for fault in ReaderFault)
-        is_there = was_refused and os.path.lexists(row.state.split(" ", 4)[-1])
+        is_there = was_refused and os.path.lexists(row.file.split(" ", 3)[-1])
         return row.record_id not in seen and not is_there
 
     def _show(self, plan: Plan, unchanged_count: int, others: Collection[str]) -> None:
@@ -124,8 +122,8 @@ class _Sync(SourceJob):
         has_failed = False
         for group in plan.copies:
             self.job.write(row for row, _ in group)
-            has_failed |= self._change(group, is_copy=True)
-        has_failed |= self._change(plan.changed)
+            has_failed |= self.change(group, is_copy=True)
+        has_failed |= self.change(plan.changed)
         # So that they are read again, if only --checksum tells that they changed.
         self.job.write(plan.encoded)
         if plan.encoded or has_failed:
@@ -134,28 +132,6 @@ class _Sync(SourceJob):
             ids = plan.removed[start : start + MAX_ITEM_ID_COUNT]
             self.client.remove(ids, index_id=self.index_id)
             self.job.forget(ids)
-
-    def _change(self, rows: Sequence[tuple[Row, Row]], *, is_copy: bool = False) -> bool:
-        """Changes items, or copies them; returns whether one is to be encoded instead."""
-        patches = [
-            ItemPatch(
-                row.item_id,
-                dict.fromkeys(json.loads(old.attributes)) | json.loads(row.attributes),
-                copied_from_item_id=old.item_id if is_copy else "",
-            )
-            for row, old in rows
-            if is_copy or row.attributes != old.attributes
-        ]
-        failures = self.client.change(patches, index_id=self.index_id).failures if patches else ()
-        failed = {each.item_id for each in failures}
-        self.job.write(
-            replace(row, status=Status.SENT if row.item_id in failed else Status.STORED)
-            for row, _ in rows
-        )
-        for each in failures:
-            if may_be_stored_later(each.error):  # It is copied by the next attempt.
-                raise each.error
-        return bool(failed)
 
     def _peek(self, records: Iterable[Record]) -> Iterator[tuple[Record, NewContent | None]]:
         """Reads what may be the same as a stored item, and leaves the others without a content."""

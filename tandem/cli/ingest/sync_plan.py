@@ -17,12 +17,8 @@ class Plan:
     """Items of the same content, perhaps with other attributes, and how they are stored."""
     encoded: Sequence[Row]
     removed: Sequence[str]
-
-    @property
-    def lost(self) -> list[str]:
-        """The removed items of which no copy is made."""
-        copied = {old.item_id for group in self.copies for _, old in group}
-        return [each for each in self.removed if each not in copied]
+    lost: Sequence[str]
+    """Those of the removed items of whose contents no other item is left."""
 
 
 def planned(job: JobRecord, wanted: Iterable[Row], gone: Collection[str]) -> Plan:
@@ -53,4 +49,9 @@ def planned(job: JobRecord, wanted: Iterable[Row], gone: Collection[str]) -> Pla
             done_ids = [old.item_id]
         readers.subtract(done_ids)
         ready = [each for each in dict.fromkeys(done_ids) if not readers[each] and each in copied]
-    return Plan(groups, changed, encoded, sorted(gone))
+    kept = {old.item_id for group in groups for _, old in group}
+    for row in filter(None, map(job.row, gone)):
+        # After a kill the copy may have been made.
+        if any(each.item_id not in gone for each in job.holders(row.size, row.digest)):
+            kept.add(row.item_id)
+    return Plan(groups, changed, encoded, sorted(gone), sorted(set(gone) - kept))
