@@ -97,10 +97,7 @@ async def rerank(call: HttpCall) -> Response:
     if "texts" in members:
         return JSONResponse([_rank(result) for result in results])
     token_count = scored.cost.token_count
-    meta: dict[str, Any] = {
-        "api_version": {"version": "1"},
-        "tokens": {"input_tokens": token_count},
-    }
+    meta: dict[str, Any] = {"api_version": {"version": "1"}}
     if scored.query_text_use is not None and scored.query_text_use.is_truncated:
         meta["warnings"] = ["the query is longer than the model reads, and was cut"]
     return JSONResponse(
@@ -109,7 +106,7 @@ async def rerank(call: HttpCall) -> Response:
             "model": scored.reranker or scored.model_fingerprint,
             "results": results,
             "usage": {"prompt_tokens": token_count, "total_tokens": token_count},
-            "meta": meta,
+            "meta": {**meta, "tokens": {"input_tokens": token_count}},
         }
     )
 

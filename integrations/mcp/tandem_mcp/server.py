@@ -47,9 +47,7 @@ from tandem_mcp.standard_input import HALF_MARK
 _CallContext: TypeAlias = Context[CallerClients, Request]
 
 QUERY = Field(description="what to find, in words")
-IMAGE = Field(
-    description="instead of words: a JPEG, PNG or WebP file in base64, or as a data: URI with it"
-)
+IMAGE = Field(description="instead of words: a JPEG, PNG or WebP file in base64 or a data: URI")
 ITEM = Field(description="instead of words: the id of a stored item, to find what is like it")
 INDEX = Field(description="the index to search; by default the first that is served")
 COUNT = Field(ge=1, le=50, description="how many items to return")
@@ -72,8 +70,6 @@ TRUNCATE = Field(description="whether to read only the beginning of words that a
 # Many callers send null for every option that they do not set, so each option takes it.
 _COUNT = 5
 _EXAMPLE_COUNT = 5
-_NAMED_COUNT = 20
-"""Items whose attributes are looked at where a filter fits none."""
 _ANY_QUERY = "a picture"
 _DATA_URI = re.compile(r"\s*data:[^,]*;base64,", re.IGNORECASE)
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -269,26 +265,22 @@ async def _found(
     sources: tuple[str | None, str | None, str | None],
     index_id: str,
     target: Modality,
-    filter_text: str | None,
+    text: str | None,
     **options: Unpack[SearchOptions],
 ) -> tuple[SearchResult, str]:
     """Returns what a search finds and, if its filter fits nothing, what there is to filter by."""
-    options |= {
-        "where": filter_text or None,
-        "target_modality": target,
-        "attributes_included": True,
-    }
+    options |= {"where": text or None, "target_modality": target, "attributes_included": True}
     with _told_to_the_model():
-        _check_whole(where=filter_text)
+        _check_whole(where=text)
         async with _client(context) as client:
             result = await client.search(_query(*sources), index_id=index_id, **options)
             is_bounded = result.abstained or options["min_probability"] is not None
-            if result.items or is_bounded or not filter_text:
+            if result.items or is_bounded or not text:
                 return result, ""
-            near = await _examples(client, index_id, target, _NAMED_COUNT)
+            near = await _examples(client, index_id, target, count=20)
     known = sorted({name for item in near.items for name in item.attributes})
     hint = f"No item is as where says; items have the attributes {', '.join(known) or 'none'}."
-    for word in {*re.findall(r"[^\s\"'=<>!(),]+", filter_text)} - {*known}:
+    for word in {*re.findall(r"[^\s\"'=<>!(),]+", text)} - {*known}:
         hint += "".join(f" Did you mean {n} by {word}?" for n in get_close_matches(word, known, 1))
     return result, hint
 
