@@ -171,11 +171,11 @@ class ItemIdInvalid(TandemError):
 
 
 class ItemIdDuplicate(TandemError):
-    """One batch holds one item id twice."""
+    """A later item of the batch has the same id, and takes the place of this one."""
 
     def __init__(self, *, item_id: str) -> None:
         super().__init__(
-            f"item_id {_shown(item_id)} appears more than once in the batch; send each item once",
+            f"item_id {_shown(item_id)} is in the batch again, and the last of its items counts",
             {"item_id": item_id},
         )
 

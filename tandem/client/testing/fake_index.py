@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
@@ -109,9 +108,12 @@ class FakeIndex:
     def store(self, index_id: str, items: Sequence[IncomingItem]) -> list[IngestOutcome]:
         """Stores what can be stored, and returns each item's outcome."""
         check_index_id(index_id)
-        counts = Counter(item.item_id for item in items)
         with self._lock:
-            errors = [self._stored(index_id, item, counts[item.item_id]) for item in items]
+            errors = [self._stored(index_id, item) for item in items]
+            last = {each.item_id: n for n, each in enumerate(items) if errors[n] is None}
+            for number, item in enumerate(items):
+                if errors[number] is None and last[item.item_id] != number:
+                    errors[number] = ItemIdDuplicate(item_id=item.item_id)
             token = self._new_token()
         pairs = zip(items, errors, strict=True)
         return [IngestOutcome(item.item_id, error, token) for item, error in pairs]
@@ -257,11 +259,9 @@ class FakeIndex:
                 self._cursors[cursor] = (later, query.index_id, count)
         return replace(whole, items=tuple(shown), next_cursor=cursor)
 
-    def _stored(self, index_id: str, item: IncomingItem, count: int) -> TandemError | None:
+    def _stored(self, index_id: str, item: IncomingItem) -> TandemError | None:
         try:
             check_item_id(item.item_id)
-            if count > 1:
-                raise ItemIdDuplicate(item_id=item.item_id)
             content = checked_content(item.content)
         except TandemError as error:
             return error

@@ -1,6 +1,5 @@
 """Encodes batches of items, and commits each item on the shard that owns it."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -107,7 +106,11 @@ class Ingester:
         deadline = Deadline.after(self._batch_timeout_seconds)
         batch, outcomes = encoded.batch, list(encoded.outcomes)
         items_of_shard: dict[int, dict[int, ItemRecord]] = {}
+        last = {item.item_id: number for number, item in encoded.items.items()}
         for number, item in encoded.items.items():
+            if last[item.item_id] != number:
+                outcomes[number] = ItemIdDuplicate(item_id=item.item_id)
+                continue
             shard = self._shard_map.owner(batch.index_id, item.item_id)
             items_of_shard.setdefault(shard, {})[number] = item
         sequences: dict[int, int] = {}
@@ -202,17 +205,14 @@ def _check_batch(batch: IngestBatch) -> None:
 
 def _refusals(items: Sequence[IncomingItem]) -> Outcomes:
     """Returns what is wrong with each item, as far as the batch alone shows."""
-    counts = Counter(item.item_id for item in items)
-    return [_refusal(item, counts[item.item_id]) for item in items]
+    return [_refusal(item) for item in items]
 
 
-def _refusal(item: IncomingItem, count: int) -> TandemError | None:
+def _refusal(item: IncomingItem) -> TandemError | None:
     try:
         check_item_id(item.item_id)
     except TandemError as error:
         return error.kept()
-    if count > 1:
-        return ItemIdDuplicate(item_id=item.item_id)
     return item.content if isinstance(item.content, TandemError) else None
 
 

@@ -77,13 +77,21 @@ async def test_invalid_items_are_refused_item_by_item() -> None:
         assert len(request.contents) == 3  # type: ignore[attr-defined]
 
 
-async def test_a_duplicate_id_is_not_stored() -> None:
-    """Which of the two was meant is unknown; the others are stored."""
+async def test_of_items_with_one_id_the_last_that_can_be_stored_is() -> None:
+    """As if they had come in batches of their own."""
     async with stack() as behind:
-        outcomes = await ingest(behind, [text("twice", 1), text("once"), text("twice", 2)])
+        bad = IncomingItem("twice", errors.ContentMissing())
+        items = [text("twice", 1), text("once"), text("twice", 2), bad]
+        outcomes = await ingest(behind, items)
 
-        assert reasons(outcomes) == ["ITEM_ID_DUPLICATE", None, "ITEM_ID_DUPLICATE"]
-        assert stored(behind) == {"once"}
+        assert reasons(outcomes) == ["ITEM_ID_DUPLICATE", None, None, "CONTENT_MISSING"]
+        assert stored(behind) == {"once", "twice"}
+        [kept] = [
+            shard.items["scenes"]["twice"]
+            for shard in behind.shards
+            if "twice" in shard.items["scenes"]
+        ]
+        assert kept.content.text == "2"
 
 
 async def test_a_batch_without_a_valid_item_calls_no_service() -> None:

@@ -56,7 +56,7 @@ const (
 	// INVALID_ARGUMENT: an item id is empty, over 256 bytes, or contains NUL.
 	ErrorReason_ERROR_REASON_ITEM_ID_INVALID ErrorReason = 11
 	// INVALID_ARGUMENT: a batch contains an item id twice. IngestItems stores the
-	// batch's other items; UpsertItems stores nothing.
+	// last of these items, and refuses the others; UpsertItems stores nothing.
 	ErrorReason_ERROR_REASON_ITEM_ID_DUPLICATE ErrorReason = 12
 	// INVALID_ARGUMENT: an embedding has the wrong length, NaN, infinity, or is
 	// not of unit length.

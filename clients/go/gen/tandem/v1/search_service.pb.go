@@ -2666,7 +2666,7 @@ type IngestItemsRequest struct {
 
 	// The index; the first item creates it.
 	IndexId string `protobuf:"bytes,1,opt,name=index_id,json=indexId,proto3" json:"index_id,omitempty"`
-	// 1 to 64 items with distinct ids.
+	// 1 to 64 items. Of several with one id the last is stored.
 	Items []*Item `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
 	// An idempotency key that the caller generates, at most 64 bytes. Send the
 	// same key in each retry of this batch: items that were stored are not stored
