@@ -19,7 +19,15 @@ from gateway_svc.openapi import openapi_document
 from gateway_svc.protocols.rpc import rpc_routes
 from gateway_svc.rest.embeddings import embeddings
 from gateway_svc.rest.indexes import get_index, list_indexes
-from gateway_svc.rest.items import delete_item, get_item, list_items, put_items, remove_items
+from gateway_svc.rest.items import (
+    delete_item,
+    delete_items,
+    get_item,
+    list_items,
+    patch_items,
+    put_items,
+    remove_items,
+)
 from gateway_svc.rest.models import get_model, list_models
 from gateway_svc.rest.rerank import rerank
 from gateway_svc.rest.search import search
@@ -54,7 +62,9 @@ class GatewayApp(Edge):
 ROUTES: Mapping[str, Operation] = {
     "POST /v1/search": search,
     "PUT /v1/items": put_items,
+    "PATCH /v1/items": patch_items,
     "GET /v1/items": list_items,
+    "DELETE /v1/items": delete_items,
     "POST /v1/items:remove": remove_items,
     "GET /v1/items/{item_id:path}": get_item,
     "DELETE /v1/items/{item_id:path}": delete_item,

@@ -1,10 +1,12 @@
-"""/v1/items: stores, returns, lists and removes items."""
+"""/v1/items: stores, returns, lists, changes and removes items."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
+from google.protobuf.message import Message
 from starlette.responses import JSONResponse, Response
 
 from gateway_svc.faults import item_error, malformed, problem_members
@@ -21,13 +23,17 @@ from gateway_svc.openapi import (
     reference,
 )
 from gateway_svc.rest.content_json import content_of
-from gateway_svc.rest.url_parameters import PAGE_PARAMETERS, page_of
+from gateway_svc.rest.url_parameters import FLAG, PAGE_PARAMETERS, page_of, query_flag
 from gateway_svc.upstream import method_named
 from tandem.contract.filtering.attribute_wire import value_to_proto
-from tandem.errors import ItemNotFound, RequestMalformed
+from tandem.errors import ItemNotFound, RequestMalformed, TandemError
 from tandem.v1 import content_service_pb2, index_service_pb2
 from tandem.v1 import search_service_pb2 as pb
 from tandem.v1.attribute_pb2 import AttributeValue
+
+Read = Callable[[Any, str], Message]
+Refused = dict[str, tuple[str, TandemError | None]]
+"""The ids that were given, and the errors, by the ids that are sent instead."""
 
 _ITEM_FIELDS = {"item_id", "content", "attributes"}
 _ITEM_ID = parameter("item_id", "path", TEXT | {"minLength": 1}, "the item")
@@ -44,6 +50,16 @@ _BATCH: Schema = closed_object(
     },
     ["index_id", "items"],
 )
+_SELECTION = [
+    parameter(name, "query", TEXT, what)
+    for name, what in (
+        ("id_prefix", "the first characters of ids"),
+        ("id_glob", "a pattern of ids; * stands for any characters, ? for one"),
+        ("filter", "a filter, as a search takes it as text"),
+    )
+]
+_DRY_RUN = parameter("dry_run", "query", FLAG, "only say what would be removed")
+_WITH_ATTRIBUTES = parameter("attributes_included", "query", FLAG, "return attributes too")
 _STORED: Schema = {"type": "object", "required": ["results", "consistency_token"]}
 
 
@@ -58,9 +74,9 @@ async def put_items(call: HttpCall) -> Response:
     if not isinstance(items, list):
         raise malformed("items is not a list")
     request = await call.message(members, pb.IngestItemsRequest)
-    await by_size(len(call.body), _add_items, request, items)
+    refused = await by_size(len(call.body), _add_each, request.items, items, _item, "items")
     stored = pb.IngestItemsResponse.FromString(await call.answer(request))
-    results = [_result(each) for each in stored.results]
+    results = [_result(each, refused) for each in stored.results]
     has_failed = any("error" in each for each in results)
     return JSONResponse(
         {"results": results, "consistency_token": stored.consistency_token},
@@ -68,7 +84,37 @@ async def put_items(call: HttpCall) -> Response:
     )
 
 
-put_items.description["responses"]["207"] = json_answer(_STORED)
+@operation(
+    method_named("ChangeItems"),
+    body=reference(pb.ChangeItemsRequest),
+    answer=reference(pb.ChangeItemsResponse),
+)
+async def patch_items(call: HttpCall) -> Response:
+    """Changes attributes of items, or copies items, without their contents.
+
+    null removes an attribute. The status is 200 if all are changed, otherwise 207.
+    """
+    members = _with_filter(await call.members())
+    patches = members.pop("patches", None)
+    if not isinstance(patches, list):
+        raise malformed("patches is not a list")
+    request = await call.message(members, pb.ChangeItemsRequest)
+    refused = await by_size(len(call.body), _add_each, request.patches, patches, _patch, "patches")
+    changed = pb.ChangeItemsResponse.FromString(await call.answer(request))
+    return JSONResponse(
+        {
+            "changed_count": changed.changed_count,
+            "failures": [_result(each, refused) for each in changed.failures],
+            "consistency_token": changed.consistency_token,
+            "item_ids": list(changed.item_ids),
+            "next_page_token": changed.next_page_token,
+        },
+        HTTPStatus.MULTI_STATUS if changed.failures else HTTPStatus.OK,
+    )
+
+
+for each, schema in ((put_items, _STORED), (patch_items, reference(pb.ChangeItemsResponse))):
+    each.description["responses"]["207"] = json_answer(schema)
 
 
 @operation(
@@ -90,14 +136,37 @@ async def get_item(call: HttpCall) -> Response:
 
 @operation(
     method_named("ListItems"),
-    parameters=[_INDEX_ID, *PAGE_PARAMETERS],
+    parameters=[_INDEX_ID, *_SELECTION, _WITH_ATTRIBUTES, *PAGE_PARAMETERS],
     answer=reference(content_service_pb2.ListItemsResponse),
 )
 async def list_items(call: HttpCall) -> Response:
-    """Lists one page of ids."""
+    """Lists one page of ids, of all items or of a selection."""
     query = call.query()
     return await call.answered(
-        content_service_pb2.ListItemsRequest(index_id=query.get("index_id", ""), **page_of(query))
+        content_service_pb2.ListItemsRequest(
+            index_id=query.get("index_id", ""),
+            selection=_selection(query),
+            attributes_included=query_flag(query, "attributes_included"),
+            **page_of(query),
+        )
+    )
+
+
+@operation(
+    method_named("RemoveItems"),
+    parameters=[_INDEX_ID, *_SELECTION, _DRY_RUN, PAGE_PARAMETERS[1]],
+    answer=reference(pb.RemoveItemsResponse),
+)
+async def delete_items(call: HttpCall) -> Response:
+    """Removes the items of a selection, or a part of a large one."""
+    query = call.query()
+    return await call.answered(
+        pb.RemoveItemsRequest(
+            index_id=query.get("index_id", ""),
+            selection=_selection(query) or index_service_pb2.ItemSelection(),
+            dry_run=query_flag(query, "dry_run"),
+            page_token=query.get("page_token"),
+        )
     )
 
 
@@ -125,11 +194,54 @@ async def delete_item(call: HttpCall) -> Response:
 )
 async def remove_items(call: HttpCall) -> Response:
     """Removes several items, and says how many existed."""
-    return await call.answered(await call.message(await call.members(), pb.RemoveItemsRequest))
+    members = _with_filter(await call.members())
+    return await call.answered(await call.message(members, pb.RemoveItemsRequest))
 
 
-def _add_items(request: pb.IngestItemsRequest, items: list[Any]) -> None:
-    request.items.extend(_item(each, f"items[{number}]") for number, each in enumerate(items))
+def _selection(query: Mapping[str, str]) -> index_service_pb2.ItemSelection | None:
+    """Returns what a URL selects; None for every item."""
+    selection = index_service_pb2.ItemSelection(
+        id_prefix=query.get("id_prefix"),
+        id_glob=query.get("id_glob"),
+        filter_text=query.get("filter"),
+    )
+    return selection if selection.ByteSize() else None
+
+
+def _with_filter(members: dict[str, Any]) -> dict[str, Any]:
+    """Returns the members; a filter of the selection may be text, as in a search."""
+    selection = members.get("selection")
+    if isinstance(selection, dict) and isinstance(selection.get("filter"), str):
+        selection["filter_text"] = selection.pop("filter")
+    return members
+
+
+def _add_each(messages: Any, values: list[Any], read: Read, name: str) -> Refused:  # noqa: ANN401
+    """Adds the message of each value; one that is refused keeps its place, under a made id."""
+    refused: Refused = {}
+    for number, value in enumerate(values):
+        try:
+            messages.append(read(value, f"{name}[{number}]"))
+        except RequestMalformed as error:
+            given = value.get("item_id") if isinstance(value, dict) else None
+            made = f"\0{number}"  # which no item has
+            refused[made] = given if isinstance(given, str) else "", error
+            messages.add(item_id=made)
+    return refused
+
+
+def _patch(value: Any, where: str) -> index_service_pb2.ItemPatch:  # noqa: ANN401 (JSON)
+    if not isinstance(value, dict):
+        raise malformed(f"{where} is not an object")
+    attributes = _as_object(value.get("attributes"), where)
+    patch = parsed(
+        {name: each for name, each in value.items() if name != "attributes"},
+        index_service_pb2.ItemPatch,
+    )
+    patch.removed_attributes.extend(name for name, each in attributes.items() if each is None)
+    given = {name: _attribute(each) for name, each in attributes.items() if each is not None}
+    patch.MergeFrom(index_service_pb2.ItemPatch(attributes=given))
+    return patch
 
 
 def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JSON)
@@ -141,14 +253,17 @@ def _item(value: Any, where: str) -> index_service_pb2.Item:  # noqa: ANN401 (JS
     return index_service_pb2.Item(
         item_id=item_id,
         content=content_of(value["content"], f"{where}.content"),
-        attributes=_attributes(value.get("attributes"), where),
+        attributes={
+            name: _attribute(each)
+            for name, each in _as_object(value.get("attributes"), where).items()
+        },
     )
 
 
-def _attributes(value: Any, where: str) -> dict[str, AttributeValue]:  # noqa: ANN401 (JSON)
+def _as_object(value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401 (JSON)
     if value is not None and not isinstance(value, dict):
         raise malformed(f"{where}.attributes is not an object")
-    return {name: _attribute(each) for name, each in (value or {}).items()}
+    return value or {}
 
 
 def _attribute(value: Any) -> AttributeValue:  # noqa: ANN401 (JSON)
@@ -162,9 +277,11 @@ def _attribute(value: Any) -> AttributeValue:  # noqa: ANN401 (JSON)
         return AttributeValue()
 
 
-def _result(result: pb.IngestResult) -> dict[str, Any]:
-    members: dict[str, Any] = {"item_id": result.item_id}
-    if result.HasField("error"):
-        members["error"] = problem_members(item_error(result.error))
+def _result(result: pb.IngestResult | pb.ItemFailure, refused: Refused) -> dict[str, Any]:
+    error = item_error(result.error) if result.HasField("error") else None
+    item_id, error = refused.get(result.item_id, (result.item_id, error))
+    members: dict[str, Any] = {"item_id": item_id}
+    if error is not None:
+        members["error"] = problem_members(error)
         del members["error"]["request_id"]
     return members

@@ -9,6 +9,7 @@ from gateway_svc.faults import malformed
 from gateway_svc.openapi import parameter
 from tandem.contract.limits import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
+FLAG = {"type": "string", "enum": ["true", "false"]}
 _FLAGS = {"": False, "false": False, "true": True}
 
 PAGE_PARAMETERS = [
@@ -25,7 +26,7 @@ PAGE_PARAMETERS = [
 FULL_COVERAGE = parameter(
     "full_coverage_required",
     "query",
-    {"type": "string", "enum": ["true", "false"]},
+    FLAG,
     "fail if a shard does not answer",
 )
 

@@ -124,7 +124,6 @@ async def test_a_refused_item_is_named_next_to_stored_ones() -> None:
 @pytest.mark.parametrize(
     ("items", "told"),
     [
-        (None, "items is not a list"),
         (["a"], "items[0]"),
         ([{"item_id": "a"}], "items[0]"),
         ([{"item_id": 3, "content": "x"}], "items[0].item_id"),
@@ -135,12 +134,18 @@ async def test_a_refused_item_is_named_next_to_stored_ones() -> None:
     ],
 )
 async def test_invalid_items_are_refused_by_their_place(items: Any, told: str) -> None:
+    """And keep no other from being stored."""
+    good = {"item_id": "good", "content": "x"}
     async with gateway() as served:
-        response = await served.client.put("/v1/items", json={"index_id": "i", "items": items})
+        body = {"index_id": "i", "items": [*items, good]}
+        response = await served.client.put("/v1/items", json=body)
+        no_list = await served.client.put("/v1/items", json={"index_id": "i", "items": None})
 
-    assert response.status_code == 400
-    assert told in response.json()["detail"]
-    assert not served.service.requests
+    assert response.status_code == 207
+    bad, stored = response.json()["results"]
+    assert told in bad["error"]["detail"]
+    assert stored == {"item_id": "good"}
+    assert "items is not a list" in no_list.json()["detail"]
 
 
 async def test_an_item_is_returned_by_its_id_and_a_missing_one_is_404() -> None:
@@ -216,4 +221,4 @@ async def test_another_method_gets_the_allowed_ones(method: str) -> None:
         response = await served.client.request(method, "/v1/items")
 
     assert response.status_code == 405
-    assert response.headers["allow"] == "GET, HEAD, OPTIONS, PUT"
+    assert response.headers["allow"] == "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"
