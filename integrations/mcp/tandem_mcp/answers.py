@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mcp_types import CallToolResult, ContentBlock, TextContent
 from pydantic import BaseModel, Field
 
-from tandem.client import DirectionRecall, FoundItem, ImageContent, SearchResult
+from tandem.client import DirectionRecall, FoundItem, ImageContent, KeptItem, SearchResult
 from tandem.client import TextContent as StoredText
 from tandem_mcp.pictures import picture_content
 
@@ -47,6 +47,22 @@ class SearchAnswer(BaseModel):
     )
     hint: str | None = Field(description="why nothing was found; null if something was")
     truncated: bool = Field(description="whether only the beginning of the words was read")
+
+
+class ItemEntry(BaseModel):
+    """One stored item."""
+
+    item_id: str
+    text: str | None = Field(description="the stored text; null for an image, and in a list")
+    attributes: AttributeValues = Field(description="what the item was stored with")
+
+
+class ItemsAnswer(BaseModel):
+    """Stored items, as they are."""
+
+    index: str
+    items: list[ItemEntry]
+    has_more: bool = Field(description="whether there are more items like these")
 
 
 class SideDescription(BaseModel):
@@ -117,6 +133,33 @@ def search_answer(
     return _result(answer, blocks)
 
 
+def items_answer(
+    index: str, items: Sequence[KeptItem], longest_side: int = 0, *, has_more: bool = False
+) -> CallToolResult:
+    """Returns the tool's result; with pictures, in a thread, if `longest_side` is above 0."""
+    answer = ItemsAnswer(
+        index=index,
+        items=[
+            ItemEntry(item_id=each.item_id, text=_text(each), attributes=_attributes(each))
+            for each in items
+        ],
+        has_more=has_more,
+    )
+    more = ", and there are more" if has_more else ""
+    blocks: list[ContentBlock] = [
+        TextContent(type="text", text=f"{len(items)} items of {index}{more}.")
+    ]
+    for entry, item in zip(answer.items, items, strict=True):
+        line = f"{entry.item_id} {entry.attributes} {entry.text or ''}".rstrip()
+        blocks.append(TextContent(type="text", text=line))
+        if longest_side and isinstance(item.content, ImageContent):
+            blocks.append(
+                picture_content(item.content.image_bytes, longest_side)
+                or TextContent(type="text", text=_NOT_SHOWN)
+            )
+    return _result(answer, blocks)
+
+
 def index_answer(answer: IndexAnswer) -> CallToolResult:
     """Returns the tool's result."""
     lines = [
@@ -172,12 +215,16 @@ def _entry(item: FoundItem) -> FoundEntry:
         modality=item.modality.value if item.modality else "",
         similarity=item.similarity,
         match_probability=item.match_probability,
-        text=item.content.text if isinstance(item.content, StoredText) else None,
+        text=_text(item),
         attributes=_attributes(item),
     )
 
 
-def _attributes(item: FoundItem) -> AttributeValues:
+def _text(item: FoundItem | KeptItem) -> str | None:
+    return item.content.text if isinstance(item.content, StoredText) else None
+
+
+def _attributes(item: FoundItem | KeptItem) -> AttributeValues:
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in item.attributes.items()

@@ -25,6 +25,7 @@ from tandem.client import (
     Access,
     AsyncClient,
     Client,
+    KeptItem,
     Modality,
     Query,
     SearchOptions,
@@ -34,8 +35,10 @@ from tandem.client import (
 from tandem.errors import TandemError
 from tandem_mcp.answers import (
     IndexAnswer,
+    ItemsAnswer,
     SearchAnswer,
     index_answer,
+    items_answer,
     recall_entry,
     search_answer,
     side_description,
@@ -64,11 +67,16 @@ FALSE_ANSWERS = Field(
     description="return nothing, and say so, rather than the least bad items: the share of queries "
     "without an answer that may get one, for example 0.05; needs a calibrated index",
 )
+PREFIX = Field(description="only items whose ids begin so")
+PATTERN = Field(description="only items whose ids fit this: * stands for any characters, ? for one")
+LIST_COUNT = Field(ge=1, le=500, description="how many items to list")
+ITEMS = Field(min_length=1, max_length=20, description="ids of stored items")
 PICTURES = Field(description="whether to return the pictures too, not only their ids")
 TRUNCATE = Field(description="whether to read only the beginning of words that are too many")
 
 # Many callers send null for every option that they do not set, so each option takes it.
 _COUNT = 5
+_LIST_COUNT = 50
 _EXAMPLE_COUNT = 5
 _ANY_QUERY = "a picture"
 _DATA_URI = re.compile(r"\s*data:[^,]*;base64,", re.IGNORECASE)
@@ -103,7 +111,7 @@ class ServedIndexes:
 
 
 def make_server(served: ServedIndexes) -> MCPServer[CallerClients]:
-    """Returns the server, with its three tools."""
+    """Returns the server, with its tools."""
 
     @asynccontextmanager
     async def clients(_: MCPServer[CallerClients]) -> AsyncIterator[CallerClients]:
@@ -131,7 +139,13 @@ def make_server(served: ServedIndexes) -> MCPServer[CallerClients]:
         log_level="WARNING",
         tools=[
             _StrictTool.from_function(each, annotations=_READS)
-            for each in (tools.search_images, tools.search_texts, tools.describe_index)
+            for each in (
+                tools.search_images,
+                tools.search_texts,
+                tools.list_items,
+                tools.fetch_items,
+                tools.describe_index,
+            )
         ],
     )
 
@@ -217,6 +231,50 @@ class _Tools:
             content_included=True,
         )
         return search_answer(index_id, result, hint=hint)
+
+    async def list_items(
+        self,
+        context: _CallContext,
+        prefix: Annotated[str | None, PREFIX] = None,
+        pattern: Annotated[str | None, PATTERN] = None,
+        where: Annotated[str | None, WHERE] = None,
+        index: Annotated[str | None, INDEX] = None,
+        count: Annotated[int | None, LIST_COUNT] = _LIST_COUNT,
+    ) -> Annotated[CallToolResult, ItemsAnswer]:
+        """List stored items with their attributes, in the order of their ids."""
+        with _told_to_the_model():
+            _check_whole(prefix=prefix, pattern=pattern, where=where)
+            index_id, most = self._index(index), _LIST_COUNT if count is None else count
+            items: list[KeptItem] = []
+            async with _client(context) as client:
+                async for each in client.list_items(
+                    index_id=index_id,
+                    attributes_included=True,
+                    where=where or None,
+                    id_prefix=prefix or "",
+                    id_glob=pattern or "",
+                ):
+                    items.append(each)
+                    if len(items) > most:
+                        break
+        return items_answer(index_id, items[:most], has_more=len(items) > most)
+
+    async def fetch_items(
+        self,
+        context: _CallContext,
+        item_ids: Annotated[list[str], ITEMS],
+        index: Annotated[str | None, INDEX] = None,
+        pictures: Annotated[bool | None, PICTURES] = True,
+    ) -> Annotated[CallToolResult, ItemsAnswer]:
+        """Return stored items by their ids, with their texts or pictures and attributes."""
+        with _told_to_the_model():
+            index_id = self._index(index)
+            async with _client(context) as client:
+                items = await client.fetch_items(item_ids, index_id=index_id)
+        side = 0 if pictures is False else self._served.longest_side
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, items_answer, index_id, items, side
+        )
 
     async def describe_index(
         self, context: _CallContext, index: Annotated[str | None, INDEX] = None

@@ -61,11 +61,17 @@ def told(result: CallToolResult) -> str:
     return block.text
 
 
-async def test_it_has_three_tools_that_only_read(client: McpClient) -> None:
+async def test_it_has_tools_that_only_read(client: McpClient) -> None:
     """A client asks its user before it calls tools that write."""
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
 
-    assert set(tools) == {"search_images", "search_texts", "describe_index"}
+    assert set(tools) == {
+        "search_images",
+        "search_texts",
+        "list_items",
+        "fetch_items",
+        "describe_index",
+    }
     for tool in tools.values():
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint
@@ -200,7 +206,9 @@ async def test_null_is_an_option_that_is_not_set(client: McpClient, caption: str
     """For every option of every tool, because many callers send all that the schema has."""
     tools = (await client.list_tools()).tools
     for tool in tools:
-        plain: dict[str, Any] = {} if tool.name == "describe_index" else {"query": caption}
+        plain: dict[str, Any] = {"query": caption} if tool.name.startswith("search") else {}
+        if tool.name == "fetch_items":
+            plain = {"item_ids": ["scene-00000000"]}
         nulls = dict.fromkeys(tool.input_schema["properties"])
 
         result = await client.call_tool(tool.name, nulls | plain)
@@ -212,7 +220,26 @@ async def test_null_is_an_option_that_is_not_set(client: McpClient, caption: str
             assert [each.type for each in result.content] == [
                 each.type for each in expected.content
             ]
-    assert len(tools) == 3
+    assert len(tools) == 5
+
+
+async def test_items_are_listed_by_selection_and_fetched(client: McpClient, sdk: Client) -> None:
+    """As the SDK lists and fetches them, with the picture for the model to see."""
+    stored = list(sdk.list_items(index_id="scenes", where="drawing_count = 2"))
+    asked = {"where": "drawing_count = 2", "pattern": "*", "count": 3}
+    listed = await client.call_tool("list_items", asked)
+    found = ids(listed)
+    fetched = await client.call_tool("fetch_items", {"item_ids": [*found, "gone"]})
+
+    assert found == [each.item_id for each in stored[:3]]
+    assert listed.structured_content["has_more"]
+    assert {each["attributes"]["drawing_count"] for each in listed.structured_content["items"]} == {
+        2
+    }
+    assert ids(fetched) == found
+    [first] = sdk.fetch_items(found[:1], index_id="scenes")
+    is_picture = isinstance(first.content, StoredImage)
+    assert any(isinstance(each, ImageContent) for each in fetched.content) or not is_picture
 
 
 async def test_an_index_is_described(client: McpClient) -> None:
