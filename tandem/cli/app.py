@@ -44,6 +44,7 @@ _INDEX: Final[Mapping[str, Row]] = {
         "index.generations:roll_back",
         "Have the generation serve again that did before the last promotion.",
     ),
+    "items": ("index.items:items", "List the ids of an index's items."),
     "show": ("index.index_state:show", "Show an index: items, index types, live recall."),
     "drop": ("index.remove:drop", "Delete an index with all its items, permanently."),
     "describe": ("index.index:describe", "Show every index shard by shard, for operators."),
@@ -98,13 +99,13 @@ PANELS: Final[Mapping[str, Mapping[str, Row]]] = {
         "ingest": ("ingest.ingest:ingest", "Store a corpus: its images and their captions."),
         "set": (
             "index.set_attributes:set_attributes",
-            "Change attributes of items by a table of ids.",
+            "Change attributes of items: by id, selection or table.",
         ),
         "sync": (
             "ingest.sync:sync",
             "Make an index equal to a source: add, update, rename, remove.",
         ),
-        "remove": ("index.remove:remove", "Delete items by id, permanently."),
+        "remove": ("index.remove:remove", "Delete items by id or by selection, permanently."),
         "export": (
             "index.export:export",
             "Write an index to a parquet file: ids, embeddings, attributes.",

@@ -10,7 +10,10 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_typ
 
 import typer
 
+from tandem.cli.terminal.console import errors
 from tandem.contract.address import Address, AddressInvalid
+from tandem.contract.filtering.filter_expression import FilterTextInvalid, parse_filter
+from tandem.contract.filtering.filters import Filter
 
 DEFAULT_ADDRESS = "127.0.0.1:7400"
 MAX_SEED: Final = 2**32 - 1
@@ -162,3 +165,13 @@ ADDRESS = Annotated[
         callback=checked,
     ),
 ]
+
+
+def parsed_where(expression: str) -> Filter:
+    """Returns the filter of --where; ends with status 2, and shows where it is wrong."""
+    try:
+        return parse_filter(expression)
+    except FilterTextInvalid as error:
+        # Unwrapped, or its mark would be below another character.
+        errors.print(f"--where: {error.pointed_out()}")
+        raise typer.Exit(2) from error

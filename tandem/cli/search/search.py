@@ -11,13 +11,12 @@ from typing import Annotated, Any, Final, get_args
 import typer
 from google.protobuf import json_format
 
-from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS, flag_of, with_options
+from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS, flag_of, parsed_where, with_options
 from tandem.cli.search.empty_answer import why_empty
 from tandem.cli.search.found_files import FoundFiles
 from tandem.cli.search.replay import write_bundle
 from tandem.cli.search.search_output import SearchOutput
 from tandem.cli.smaller_jpeg import sendable_picture
-from tandem.cli.terminal.console import errors
 from tandem.client import (
     Access,
     Client,
@@ -31,8 +30,6 @@ from tandem.client import (
 )
 from tandem.client.query import search_query
 from tandem.client.search_options import HINTS
-from tandem.contract.filtering.filter_expression import FilterTextInvalid, parse_filter
-from tandem.contract.filtering.filters import Filter
 from tandem.contract.limits import MAX_MESSAGE_BYTES, MAX_SEARCH_COUNT
 from tandem.errors import TandemError
 from tandem.v1 import content_pb2, search_service_pb2
@@ -96,7 +93,7 @@ class SearchCall:
         options: SearchOptions = SearchOptions(
             **same,  # type: ignore[typeddict-item]
             explained=self.explain,
-            where=_parsed(self.where) if self.where is not None else None,
+            where=parsed_where(self.where) if self.where is not None else None,
             consistency_tokens=self.consistency_token or [],
             # Found texts are printed, so a search that may find texts requests contents.
             content_included=self.save is not None or self.image is not None or finds_texts,
@@ -280,12 +277,3 @@ def _texts(path: Path) -> list[str]:
     if not texts:
         raise typer.BadParameter(f"{path} has no queries; write one a line")
     return texts
-
-
-def _parsed(expression: str) -> Filter:
-    try:
-        return parse_filter(expression)
-    except FilterTextInvalid as error:
-        # Unwrapped, or its mark would be below another character.
-        errors.print(f"--where: {error.pointed_out()}")
-        raise typer.Exit(2) from error

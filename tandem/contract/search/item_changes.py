@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from tandem.contract.content import Content
 from tandem.contract.filtering.attribute_wire import CheckedFilter
@@ -77,7 +78,7 @@ class ItemPatch:
     """What to change of one item: its attributes, or the id under which a copy of it is."""
 
     item_id: str
-    attributes: Attributes = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     """Those to set. In a call of a client, None as a value removes the attribute."""
     removed_attributes: Sequence[str] = ()
     attributes_replaced: bool = False
