@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.corpus.records import FileState
+from tandem.errors import ModelUnavailable
 from tests.cli.test_jobs import LONG_AGO, Told, _photos, _told, run, write
 
 __all__ = ["_photos", "_told"]
@@ -143,12 +144,31 @@ def test_a_source_that_is_not_there_empties_no_index(photos: Path, told: Told) -
 def test_items_of_other_sources_stay(photos: Path, told: Told, tmp_path: Path) -> None:
     write(tmp_path / "other/x.jpg", "x")
     run("ingest", tmp_path / "other", told, "--index", "photos")
+    write(tmp_path / "other/1/001.jpg", "of the same name")
+    run("ingest", tmp_path / "other", told, "--index", "photos")
     said = run("sync", photos, told).stdout
     assert "1 of other sources: x" in said
     assert "x" in told.ids
 
+    told.errors += [ModelUnavailable(model="image_encoder", why="it restarts")]
+    write(photos / "new.jpg", "new")
     run("sync", photos, told, "--others-removed")
-    assert len(told.ids) == 110
+    assert contents(told) == on_disk(photos)
+
+
+def test_what_an_ingest_leaves_is_named_and_a_sync_removes_it(photos: Path, told: Told) -> None:
+    """But not a caption that came back meanwhile."""
+    run("ingest", photos, told)
+    for name in ("0/000", "3/010"):
+        (photos / f"{name}.txt").unlink()
+    (photos / "1/001.jpg").unlink()
+    said = run("ingest", photos, told).stderr
+    assert f"3 stored items are no longer in {photos} and stay; tandem sync removes them" in said
+    write(photos / "0/000.txt", "caption 0")
+
+    run("sync", photos, told)
+
+    assert contents(told) == on_disk(photos)
 
 
 def test_a_changed_file_of_the_same_size_and_time_is_found_by_checksum(

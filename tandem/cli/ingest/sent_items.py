@@ -52,7 +52,8 @@ class ItemForm:
         if abs(time.time() - max(stat.mtime_ns, stat.ctime_ns) / 1e9) < _SETTLED_SECONDS:
             return ""
         about = sha256(repr((self, record.split, record.captions, record.attributes)).encode())
-        return " ".join(map(str, (about.hexdigest()[:32], *stat, record.image)))
+        state = " ".join(map(str, (about.hexdigest()[:32], *stat, record.image)))
+        return state.encode(errors="backslashreplace").decode()  # Names of folders may be no text.
 
     def items(self, record: Record, content: NewContent | None) -> Iterator[NewRow]:
         """Yields the image and its captions, each with its row.
@@ -212,7 +213,7 @@ def _with_row(
 ) -> NewRow:
     match content:
         case str():
-            data = content.encode()
+            data = b"text " + content.encode()  # No file is equal to it.
         case RegionContent():
             data = content.features + content.boxes
         case _:

@@ -146,8 +146,8 @@ class SourceJob:
             asked.corpus, asked.split, asked.seed, asked.count, self.skipped, columns
         )
 
-    def send(self) -> int:
-        """Ingests what the index lacks; returns how many records there are that can be read."""
+    def send(self) -> SentItems:
+        """Ingests what the index lacks."""
         opened, only = self.records(), self._only
         chosen = (each for each in opened if only is None or each.record_id in only)
         sent = SentItems(self.job, self._form, self._read, reads_all=only is not None)
@@ -164,7 +164,7 @@ class SourceJob:
         if count := sent.scaled_down_count:
             over = f"{MAX_IMAGE_BYTES:,} bytes"
             errors.print(f"scaled down, as they are over {over}: {count:,}; they are stored so")
-        return sent.read_count + sent.unchanged_count
+        return sent
 
     def change(self, rows: Sequence[tuple[Row, Row]], *, is_copy: bool = False) -> bool:
         """Changes attributes, or copies them; returns whether one is to be encoded instead."""

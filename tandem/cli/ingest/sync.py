@@ -64,20 +64,21 @@ class _Sync(SourceJob):
     def make_equal(self) -> None:
         """Plans and does it; raises ValueError for a plan that removes too much."""
         look = SentItems(self.job, self._form, self._peek, reads_all=self.asked.checksum)
-        wanted: list[Row] = []
+        wanted: dict[str, Row] = {}
         gone: set[str] = set()
         for record, own in look.differing(self.records()):
-            rows = [row for row, _ in own]
-            wanted += rows
-            gone |= self.job.rows(record.record_id).keys() - {row.item_id for row in rows}
-        gone |= {row.item_id for row in self.job.every() if self._is_gone(row, look.seen)}
-        others = self.other_ids - {row.item_id for row in wanted}
+            wanted |= {row.item_id: row for row, _ in own}
+            gone |= self.job.rows(record.record_id).keys()
+        known = list(self.job.every())
+        gone |= {row.item_id for row in known if self._is_gone(row, look.seen)}
+        gone -= wanted.keys()
+        others = self.other_ids - wanted.keys() - {row.item_id for row in known}
         if self.asked.others_removed:
             gone, others = gone | others, set()
         if gone and self.skipped.file_counts[FileFault.UNLISTED]:
             errors.print("nothing is removed, because not every folder can be listed")
             gone.clear()
-        plan = planned(self.job, wanted, gone)
+        plan = planned(self.job, wanted.values(), gone)
         self._show(plan, look.unchanged_count, others)
         if not self.asked.dry_run:
             self._check(plan)
