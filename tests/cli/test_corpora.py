@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 import tarfile
 from pathlib import Path
 
@@ -9,7 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tandem.cli.corpora.corpora import TRAIN_WITHOUT_RESTVAL, open_corpus, open_divided
+from tandem.cli.corpora.corpora import (
+    TRAIN_WITHOUT_RESTVAL,
+    index_of,
+    open_corpus,
+    open_divided,
+)
 from tandem.corpus.left_out import LeftOut
 
 NAMES = (
@@ -20,7 +26,9 @@ NAMES = (
     "list:PATH",
     "multi30k:PATH",
     "webdataset:PATH",
+    "table:PATH",
     "parquet:PATH",
+    "datasets:NAME",
 )
 
 
@@ -122,6 +130,14 @@ def test_an_unknown_corpus_lists_those_that_there_are(name: str) -> None:
         open_corpus(name, "train", seed=1, count=None)
 
     assert all(each in str(caught.value) for each in NAMES)
+
+
+def test_a_dataset_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+
+    with pytest.raises(ValueError, match=r"user/pets is loaded with: pip install datasets"):
+        open_corpus("datasets:user/pets", "train", seed=1, count=None)
+    assert index_of("datasets:user/pets") == "pets"
 
 
 def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

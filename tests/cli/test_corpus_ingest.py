@@ -60,8 +60,8 @@ async def test_what_cannot_be_read_is_said_and_the_rest_is_stored(
             await asyncio.to_thread(ended, ingest)
         said = capfd.readouterr()
         assert "2 items stored, 0 refused" in said.out
-        assert "skipped records: 2 (" in said.err
-        assert "no picture 1" in said.err
+        assert "skipped records: 1 (picture outside the corpus 1)" in said.err
+        assert "text without a picture 1" in said.err
 
     with CorpusIngest(str(photos), "photos") as ingest:
         ingest.start(address)  # The server has stopped.

@@ -16,6 +16,7 @@ from tandem.corpus.errors import SplitUnknown
 from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readable_records import OnError
 from tandem.corpus.readers.caption_list import read_caption_list
+from tandem.corpus.readers.hub_dataset import read_dataset
 from tandem.corpus.readers.karpathy import IMAGES_FOLDER, read_karpathy
 from tandem.corpus.readers.multi30k import read_multi30k
 from tandem.corpus.readers.picture_folder import is_picture, read_picture_folder
@@ -31,7 +32,8 @@ TRAIN_WITHOUT_RESTVAL: Final = "train_without_restval"
 CORPUS_HELP: Final = (
     "scenes, emoji, a folder of pictures, a table (.csv, .jsonl or .parquet), FILE.json "
     "(Karpathy's layout, pictures in images/ next to it), folder:PATH, list:PATH, multi30k:PATH, "
-    "webdataset:PATH, table:PATH or parquet:PATH"
+    "webdataset:PATH, table:PATH, parquet:PATH or "
+    "datasets:NAME"
 )
 
 _MAX_INDEX_LENGTH = 63
@@ -170,7 +172,7 @@ def index_of(corpus: str) -> str:
         return corpus
     kind, path = corpus_place(corpus)
     name = path.name if path.is_dir() else path.parent.name
-    if kind == "table" and not path.is_dir():
+    if kind in ("table", "datasets") and not path.is_dir():
         name = path.name.partition(".")[0]
     letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_]+", "-", letters)[:_MAX_INDEX_LENGTH].strip("-_") or "pictures"
@@ -243,6 +245,7 @@ _READERS: Final[Mapping[str, Callable[..., RecordStream]]] = {
     "webdataset": read_webdataset,
     "table": read_table,
     "parquet": partial(read_table, suffixes=PARQUET),
+    "datasets": read_dataset,
 }
 _KINDS: Final = {
     ".tar": "webdataset",
@@ -251,4 +254,4 @@ _KINDS: Final = {
     ".csv": "table",
     ".jsonl": "table",
 }
-_OF_TABLES: Final = ("table", "parquet")
+_OF_TABLES: Final = ("table", "parquet", "datasets")

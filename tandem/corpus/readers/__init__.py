@@ -2,7 +2,7 @@
 
 - karpathy.py, multi30k.py, caption_list.py, picture_folder.py, webdataset.py, table.py: the
   layouts
-- text_tables.py, parquet.py: rows of tables
+- text_tables.py, parquet.py, hub_dataset.py: rows of tables
 - record_stream.py: unique ids, counts and what was left out, for every layout
 - splits.py, shards.py: names of splits, and the files of each
 - caption_text.py, image_sources.py: captions in text files, pictures in files

@@ -167,7 +167,7 @@ def file_state(path: Path) -> FileState | None:
     """Returns a file's size and time; None if it cannot be asked."""
     try:
         stat = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # A name may have a lone surrogate.
         return None
     return FileState(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 

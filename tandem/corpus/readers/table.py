@@ -16,7 +16,6 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -69,15 +68,6 @@ _NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
 _MAX_COLUMN_COUNT: Final = MAX_ATTRIBUTE_COUNT - 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A table, and which of its rows are meant."""
-
-    table: Table
-    row_split: str | None
-    """What the column of splits has; None for every row of a table without one."""
-
-
 def read_table(
     path: Path,
     split: str,
@@ -101,38 +91,32 @@ def read_table(
     """
     left_out = LeftOut() if left_out is None else left_out
     asked = columns or {}
-    splits: dict[str, list[_Source]] = defaultdict(list)
+    given = WHOLE_SPLIT if split == EVERY_SPLIT else split
+    splits: dict[str, list[Reader]] = defaultdict(list)
     for file_split, shards in shards_by_split(path, suffixes, left_out).items():
         for shard in shards:
             try:
-                table = _opened(shard, asked.get("split") or "split", left_out)
+                table = _opened(shard, asked.get("split", "split"), left_out)
             except CorpusMalformed as error:
                 left_out.refuse(error, FileFault.DAMAGED)
                 continue
             row_splits = {each or WHOLE_SPLIT for each in table.splits}
-            if split in row_splits or any(map(is_well_known, row_splits)):
-                for each in row_splits:
-                    splits[each].append(_Source(table, each))
-            else:
-                of_file = file_split if is_well_known(file_split) else WHOLE_SPLIT
-                splits[of_file].append(_Source(table, None))
+            of_file = file_split if is_well_known(file_split) else WHOLE_SPLIT
+            is_divided = split in row_splits or any(map(is_well_known, row_splits))
+            for each in row_splits if is_divided else {of_file}:
+                own = each if is_divided else None
+                splits[each].append(Reader(table, own, asked, given, language, left_out))
     is_whole = splits.keys() == {WHOLE_SPLIT} and is_well_known(split)
     if is_whole or split == EVERY_SPLIT:
-        chosen = [source for found in splits.values() for source in found]
+        chosen = [reader for found in splits.values() for reader in found]
     else:
         chosen = splits[split_named(split, splits, path, left_out)]
     check_one_configuration((each.table.shard for each in chosen), split)
     report_missing_parts((each.table.shard for each in chosen), left_out)
-    given = WHOLE_SPLIT if split == EVERY_SPLIT else split
-    readers = [_Reader(each, asked, given, language, left_out) for each in chosen]
+    records = (record for reader in chosen for record in reader.records())
     is_counted = all(each.row_split is None for each in chosen)
-    return RecordStream(
-        (record for reader in readers for record in reader.records()),
-        path,
-        left_out,
-        sum(each.table.row_count for each in chosen) if is_counted else None,
-        is_undivided=is_whole,
-    )
+    total = sum(each.table.row_count for each in chosen) if is_counted else None
+    return RecordStream(records, path, left_out, total, is_undivided=is_whole)
 
 
 def _opened(shard: ShardFile, split_column: str, left_out: LeftOut) -> Table:
@@ -146,33 +130,37 @@ def _opened(shard: ShardFile, split_column: str, left_out: LeftOut) -> Table:
     return kind(shard, split_column, left_out)
 
 
-class _Reader:
+class Reader:
     """Makes records of a table's rows."""
 
     def __init__(
         self,
-        source: _Source,
+        table: Table,
+        row_split: str | None,
         asked: Mapping[str, str],
         split: str,
         language: str,
         left_out: LeftOut,
     ) -> None:
-        """Raises CorpusMalformed for an asked column that is missing."""
-        self._source, self._table, self._left_out = source, source.table, left_out
+        """Takes the rows with `row_split` in their column of splits; all of a table without one.
+
+        Raises CorpusMalformed for an asked column that is missing.
+        """
+        self.table, self.row_split, self._left_out = table, row_split, left_out
         self._asked, self._split = asked, split
-        self._language = self._table.shard.partitions.get(LANGUAGE_FIELD, language)
+        self._language = self.table.shard.partitions.get(LANGUAGE_FIELD, language)
         self._id, self._image, self._texts, self._splits, self._languages = map(
             self._found, ("id", "image", "text", "split", "language")
         )
-        numbers = {name: _NUMBERED_CAPTION.fullmatch(name) for name in self._table.columns}
+        numbers = {name: _NUMBERED_CAPTION.fullmatch(name) for name in self.table.columns}
         numbered = {name: int(match[1]) for name, match in numbers.items() if match}
         self._is_numbered = bool(numbered) and not self._texts
         if self._is_numbered:
             self._texts = sorted(numbered, key=numbered.__getitem__)
-        self._attributes = dict(self._named_attributes())
 
     def records(self) -> Iterator[Record]:
         """Yields the records; rows that follow one another with one picture and no id are one."""
+        self._attributes = dict(self._named_attributes())
         for _, rows in groupby(self._rows(), lambda each: each[1 if self._id else 0]):
             (record_id, _, place, row), *more = rows
             texts: list[str] = []
@@ -199,12 +187,12 @@ class _Reader:
 
     def _rows(self) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
         """Yields id, number, place and cells of each row that is meant."""
-        wanted, by = self._source.row_split, next(iter(self._splits), "")
-        for number, place, row in self._table.rows(next(iter(self._image), "")):
+        wanted, by = self.row_split, next(iter(self._splits), "")
+        for number, place, row in self.table.rows(next(iter(self._image), "")):
             if wanted is not None and (row.get(by) or WHOLE_SPLIT) != wanted:
                 continue
             try:
-                name = self._name_of(row, place) or f"{self._table.shard.name}/{number}"
+                name = self._name_of(row, place) or f"{self.table.shard.name}/{number}"
             except CorpusMalformed as error:
                 self._left_out.refuse(error)
                 continue
@@ -228,11 +216,11 @@ class _Reader:
 
     def _image_of(self, cell: object, place: str) -> ImageSource:
         if cell is None:
-            wanted = f"neither a picture nor a text, of {', '.join(self._table.columns)}; name a "
+            wanted = f"neither a picture nor a text, of {', '.join(self.table.columns)}; name a "
             return NoImage(place, f"{wanted}column by --column image=COLUMN or text=COLUMN")
         if isinstance(cell, ImageSource):
             return cell
-        return CellImage(cell, self._table.shard.path.parent, place)
+        return CellImage(cell, self.table.shard.path.parent, place)
 
     def _texts_of(self, row: Mapping[str, Any], place: str) -> list[str]:
         found: list[str] = []
@@ -252,7 +240,7 @@ class _Reader:
             if (cell := row.get(column)) is None:
                 continue
             try:
-                value = self._table.value(column, cell)
+                value = self.table.value(column, cell)
                 fault = None if value is None else value_fault(name, value)
             except TypeError as error:
                 value, fault = None, str(error)
@@ -266,32 +254,30 @@ class _Reader:
         """Returns the columns of a role: the one asked for, or those with its names."""
         if role in self._asked:
             return [self._checked(self._asked[role])] if self._asked[role] else []
-        names = {each.lower(): each for each in reversed(self._table.columns)}
+        names = {each.lower(): each for each in reversed(self.table.columns)}
         return [names[each] for each in ROLES[role] if each in names]
 
     def _checked(self, column: str) -> str:
-        if column not in self._table.columns:
-            there = f"it has: {', '.join(self._table.columns)}"
-            raise CorpusMalformed(f"{self._table.shard.path} has no column {column!r}; {there}")
+        if column not in self.table.columns:
+            there = f"it has: {', '.join(self.table.columns)}"
+            raise CorpusMalformed(f"{self.table.shard.path} has no column {column!r}; {there}")
         return column
 
     def _named_attributes(self) -> Iterator[tuple[str, str]]:
         """Yields the columns that are attributes, and their names."""
         used = {*self._id[:1], *self._image[:1], *self._texts, *self._languages}
-        if self._source.row_split is not None:
+        if self.row_split is not None:
             used |= {*self._splits}
         names = {
             name: self._checked(column) for name, column in self._asked.items() if name not in ROLES
         }
-        for column in [
-            each for each in self._table.columns if each not in {*used, *names.values()}
-        ]:
+        for column in [each for each in self.table.columns if each not in {*used, *names.values()}]:
             name = attribute_name(column)
             if not name or name in names:
-                self._leave_out(column, "name it by --column NAME=COLUMN", self._table.row_count)
+                self._leave_out(column, "name it by --column NAME=COLUMN", self.table.row_count)
             elif len(names) == _MAX_COLUMN_COUNT:
                 why = f"an item has at most {MAX_ATTRIBUTE_COUNT} attributes"
-                self._leave_out(column, why, self._table.row_count)
+                self._leave_out(column, why, self.table.row_count)
             else:
                 names[name] = column
                 if name != column:
@@ -299,4 +285,4 @@ class _Reader:
         return ((column, name) for name, column in names.items())
 
     def _leave_out(self, column: str, why: str, count: int = 1) -> None:
-        self._left_out.column_counts[f"{self._table.shard.path}: {column}: {why}"] += count
+        self._left_out.column_counts[f"{self.table.shard.path}: {column}: {why}"] += count

@@ -125,34 +125,34 @@ JPG, PNG = b"\xff\xd8\xff\xe0 pixels \xff\xd9", b"\x89PNG pixels IEND\xaeB`\x82"
 HEIC = b"\0\0\0\x18ftypheic pixels"
 
 
-@pytest.mark.parametrize(
-    ("files", "read"),
-    [
-        ({"1.JPG": JPG, "1.png": PNG}, ["1.JPG"]),
-        ({"1.heic": HEIC, "1.jpg": JPG, "1.MOV": b"", "1.CR2": b"", "1.AAE": b""}, ["1.jpg"]),
-        ({"1.heic": HEIC, "1.jpg": b""}, ["1.heic"]),
-        ({"1.heic": HEIC, "1.mov": b""}, ["1.heic"]),
-        ({"1.jpg": JPG[:-2], "1.png": PNG}, ["1.png"]),
-        ({"1.jpg": JPG[:-2] + b"a video", "1.heic": HEIC}, ["1.jpg"]),
-        ({"IMG.JPG": JPG, "img.png": PNG, "Img.txt": b"a cat"}, ["IMG.JPG"]),
-        ({"IMG.JPG": JPG, "img.jpg": JPG, "img.png": PNG}, ["IMG.JPG", "img.jpg"]),
-    ],
-)
-def test_one_picture_in_several_formats_is_read_once(
-    tmp_path: Path, files: dict[str, bytes], read: list[str]
-) -> None:
+PAIRS: list[tuple[dict[str, bytes], list[str]]] = [
+    ({"1.JPG": JPG, "1.png": PNG}, ["1.JPG"]),
+    ({"1.heic": HEIC, "1.jpg": JPG, "1.MOV": b"", "1.CR2": b"", "1.AAE": b""}, ["1.jpg"]),
+    ({"1.heic": HEIC, "1.jpg": b""}, ["1.heic"]),
+    ({"1.heic": HEIC, "1.mov": b""}, ["1.heic"]),
+    ({"1.jpg": JPG[:-2], "1.png": PNG}, ["1.png"]),
+    ({"1.jpg": JPG[:-2] + b"a video", "1.heic": HEIC}, ["1.jpg"]),
+    ({"IMG.JPG": JPG, "img.png": PNG, "Img.txt": b"a cat"}, ["IMG.JPG"]),
+    ({"IMG.JPG": JPG, "img.jpg": JPG, "img.png": PNG}, ["IMG.JPG", "img.jpg"]),
+]
+
+
+def test_one_picture_in_several_formats_is_read_once(tmp_path: Path) -> None:
     """From the file that most likely is read; the others are named."""
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    left_out = LeftOut()
+    for number, (files, read) in enumerate(PAIRS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        left_out = LeftOut()
 
-    records = list(read_picture_folder(tmp_path, "all", left_out=left_out))
+        records = list(read_picture_folder(folder, "all", left_out=left_out))
 
-    assert [each.attributes["file"] for each in records] == read
-    assert [each.record_id for each in records] == [Path(each).stem for each in read]
-    pictures = sum(Path(name).suffix.lower() in PICTURE_SUFFIXES for name in files)
-    assert left_out.file_counts[FileFault.OTHER_FORMAT] == pictures - len(read)
-    assert any(each.captions for each in records) == ("Img.txt" in files)
+        assert [each.attributes["file"] for each in records] == read
+        assert [each.record_id for each in records] == [Path(each).stem for each in read]
+        pictures = sum(Path(name).suffix.lower() in PICTURE_SUFFIXES for name in files)
+        assert left_out.file_counts[FileFault.OTHER_FORMAT] == pictures - len(read)
+        assert any(each.captions for each in records) == ("Img.txt" in files)
 
 
 def test_what_other_programs_left_and_what_is_excluded_is_not_read(tmp_path: Path) -> None:
