@@ -15,7 +15,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -174,6 +174,7 @@ def _pictured_files(folder: Path, paths: Iterable[Path], left_out: LeftOut) -> _
     pictures: dict[Path, list[Path]] = defaultdict(list)
     texts: list[Path] = []
 
+    @cache
     def stem_of(path: Path) -> Path:
         # macOS and Linux spell accents in two ways, and archives mix them.
         below = path.relative_to(folder).with_suffix("")
@@ -189,7 +190,8 @@ def _pictured_files(folder: Path, paths: Iterable[Path], left_out: LeftOut) -> _
     pictured: _Pictured = {}
     stems: dict[Path, Path] = {}
     for alike in _one_picture_each(pictures):
-        first, *others = sorted(alike, key=partial(_rank, folder))
+        # Not of one alone, which would be opened for it.
+        first, *others = sorted(alike, key=partial(_rank, folder)) if len(alike) > 1 else alike
         pictured[stem_of(first)] = first, []
         stems |= dict.fromkeys((_any_case(stem_of(each)) for each in alike), stem_of(first))
         for each in others:

@@ -2,7 +2,7 @@
 
     image                bytes, a path from the table's folder, base64, or the struct {bytes, path}
                          that Hugging Face's datasets write; also picture, photo, file_name …
-    captions or caption  a text or a list of texts; or caption_0 …, all numbered ones; or text
+    captions, caption    a text or a list of texts; or text; or all of caption_0 …
     id                   optional: a text or a number, unique among the rows
     split                optional, if there are names of splits in it; otherwise the file's name
                          gives it (shards.py)
@@ -149,14 +149,10 @@ class Reader:
         self.table, self.row_split, self._left_out = table, row_split, left_out
         self._asked, self._split = asked, split
         self._language = self.table.shard.partitions.get(LANGUAGE_FIELD, language)
-        self._id, self._image, self._texts, self._splits, self._languages = map(
-            self._found, ("id", "image", "text", "split", "language")
-        )
-        numbers = {name: _NUMBERED_CAPTION.fullmatch(name) for name in self.table.columns}
-        numbered = {name: int(match[1]) for name, match in numbers.items() if match}
-        self._is_numbered = bool(numbered) and not self._texts
-        if self._is_numbered:
-            self._texts = sorted(numbered, key=numbered.__getitem__)
+        self._id, self._image, text, self._by, self._spoken = map(self._found, ROLES)
+        matches = ((name, _NUMBERED_CAPTION.fullmatch(name)) for name in self.table.columns)
+        numbered = sorted((int(match[1]), name) for name, match in matches if match)
+        self._texts = [text] if text else [name for _, name in numbered]
 
     def records(self) -> Iterator[Record]:
         """Yields the records; rows that follow one another with one picture and no id are one."""
@@ -166,14 +162,15 @@ class Reader:
             texts: list[str] = []
             language = fault = text = None
             try:
-                language = self._language_of(row, place)
+                spoken = self._spoken if self._spoken in ROLES["language"] else LANGUAGE_FIELD
+                language = language_field({spoken: row.get(self._spoken)}, place)
                 for each in (row, *(other for *_, other in more)):
                     texts += self._texts_of(each, place)
                 check_text_bytes(sum(map(len, texts)), place)
             except CorpusMalformed as error:
                 texts, fault = [], str(error)
             captions: tuple[Caption, ...] = ()
-            cell = row.get(self._image[0]) if self._image else None
+            cell = row.get(self._image)
             if cell is None and texts:
                 text = "\n".join(texts)
             else:
@@ -181,15 +178,13 @@ class Reader:
             attributes = self._attributes_of(row)
             if language and not captions:
                 attributes = {LANGUAGE_FIELD: language, **attributes}
-            image = self._image_of(cell, place)
-            split = self._split
-            yield Record(record_id, captions, split, record_id, image, attributes, fault, text)
+            about = captions, self._split, record_id, self._image_of(cell, place)
+            yield Record(record_id, *about, attributes, fault, text)
 
     def _rows(self) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
         """Yields id, number, place and cells of each row that is meant."""
-        wanted, by = self.row_split, next(iter(self._splits), "")
-        for number, place, row in self.table.rows(next(iter(self._image), "")):
-            if wanted is not None and (row.get(by) or WHOLE_SPLIT) != wanted:
+        for number, place, row in self.table.rows(self._image):
+            if self.row_split not in (None, row.get(self._by) or WHOLE_SPLIT):
                 continue
             try:
                 name = self._name_of(row, place) or f"{self.table.shard.name}/{number}"
@@ -200,18 +195,16 @@ class Reader:
 
     def _name_of(self, row: Mapping[str, Any], place: str) -> str | None:
         if not self._id:
-            path = row.get(self._image[0]) if self._image else None
+            path = row.get(self._image)
             return unicodedata.normalize("NFC", path) if CellImage.is_path(path) else None
-        value = row.get(self._id[0])
+        value = row.get(self._id)
         # pandas turns integers into floats if one is missing.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bytes):
-            value = decoded(value, f"{place}: the {self._id[0]}")
+            value = decoded(value, f"{place}: the {self._id}")
         if value in (None, "") or value != value:  # NaN, which pandas writes for none
-            raise CorpusMalformed(
-                f"{place} has no {self._id[0]}; give it one, as the other rows have"
-            )
+            raise CorpusMalformed(f"{place} has no {self._id}; give it one, as the other rows have")
         return str(value)
 
     def _image_of(self, cell: object, place: str) -> ImageSource:
@@ -223,16 +216,8 @@ class Reader:
         return CellImage(cell, self.table.shard.path.parent, place)
 
     def _texts_of(self, row: Mapping[str, Any], place: str) -> list[str]:
-        found: list[str] = []
-        for name in self._texts:
-            if self._is_numbered or not found:
-                cells = caption_field({CAPTION_FIELDS[0]: row.get(name)}, place)
-                found += [text for text in cells if text]
-        return found
-
-    def _language_of(self, row: Mapping[str, Any], place: str) -> str | None:
-        cells = (row.get(each) for each in self._languages)
-        return language_field(dict(zip(ROLES["language"], cells, strict=False)), place)
+        cells = ({CAPTION_FIELDS[0]: row.get(name)} for name in self._texts)
+        return [text for cell in cells for text in caption_field(cell, place) if text]
 
     def _attributes_of(self, row: Mapping[str, Any]) -> Attributes:
         attributes: dict[str, AttributeValue] = {}
@@ -250,24 +235,24 @@ class Reader:
                 attributes[name] = value
         return attributes
 
-    def _found(self, role: str) -> list[str]:
-        """Returns the columns of a role: the one asked for, or those with its names."""
+    def _found(self, role: str) -> str:
+        """Returns the column of a role: the one asked for, or the first of its names, if any."""
         if role in self._asked:
-            return [self._checked(self._asked[role])] if self._asked[role] else []
+            return self._asked[role] and self._checked(self._asked[role])
         names = {each.lower(): each for each in reversed(self.table.columns)}
-        return [names[each] for each in ROLES[role] if each in names]
+        return next((names[each] for each in ROLES[role] if each in names), "")
 
     def _checked(self, column: str) -> str:
-        if column not in self.table.columns:
-            there = f"it has: {', '.join(self.table.columns)}"
-            raise CorpusMalformed(f"{self.table.shard.path} has no column {column!r}; {there}")
-        return column
+        if column in self.table.columns:
+            return column
+        there = f"it has: {', '.join(self.table.columns)}"
+        raise CorpusMalformed(f"{self.table.shard.path} has no column {column!r}; {there}")
 
     def _named_attributes(self) -> Iterator[tuple[str, str]]:
         """Yields the columns that are attributes, and their names."""
-        used = {*self._id[:1], *self._image[:1], *self._texts, *self._languages}
+        used = {self._id, self._image, *self._texts, self._spoken}
         if self.row_split is not None:
-            used |= {*self._splits}
+            used.add(self._by)
         names = {
             name: self._checked(column) for name, column in self._asked.items() if name not in ROLES
         }

@@ -139,13 +139,13 @@ def test_rows_and_values_that_cannot_be_are_named(tmp_path: Path) -> None:
 
 def test_columns_are_named_by_the_caller(tmp_path: Path) -> None:
     """For what they are, or as attributes; an empty name is none."""
-    table = "Artikel,image,titel,日本\nK1,x,a cup,3\n"
+    table = "Artikel,image,titel,日本,caption,text\nK1,x,a cup,3,y,z\n"
     named = {"id": "Artikel", "image": "", "text": "titel", "origin": "日本"}
 
     [row] = records(tmp_path / "a.csv", table, LeftOut(), **named)
 
     assert (row.record_id, row.text) == ("K1", "a cup")
-    assert row.attributes == {"origin": 3, "image": "x"}
+    assert row.attributes == {"origin": 3, "image": "x", "caption": "y", "text": "z"}
     with pytest.raises(CorpusMalformed, match="no column 'sku'; it has: Artikel, image"):
         records(tmp_path / "a.csv", table, LeftOut(), id="sku")
 
