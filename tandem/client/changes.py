@@ -31,9 +31,6 @@ Asked = TypeVar("Asked", bound=Selecting)
 NewPatch: TypeAlias = ItemPatch | tuple[str, NewAttributes]
 """A patch, or the item's id and attributes to set; None as a value removes one."""
 
-# Of values in one message, whose fields are counted.
-_MAX_VALUE_COUNT = 50_000
-
 
 class Selected(TypedDict, total=False):
     """Says which items of an index: those that fit all that is set."""
@@ -44,7 +41,12 @@ class Selected(TypedDict, total=False):
 
 
 def item_selection(selected: Selected) -> ItemSelection:
-    """Returns the selection; raises ItemIdInvalid, RequestMalformed and FilterInvalid."""
+    """Returns the selection; raises ItemIdInvalid, RequestMalformed and FilterInvalid.
+
+    Raises TypeError for a name that it does not have: without it more would be selected.
+    """
+    if unknown := selected.keys() - Selected.__annotations__.keys():
+        raise TypeError(f"a selection has no {min(unknown)!r}; it has where, id_prefix and id_glob")
     where = selected.get("where")
     return ItemSelection(
         check_sendable("id_prefix", selected.get("id_prefix", "")),
@@ -81,37 +83,27 @@ class PatchBatches:
         """Raises IndexIdInvalid, RequestIdInvalid and RequestMalformed."""
         remedy = "send a list or iterator of ItemPatch or (item_id, attributes)"
         self._patches = checked_elements("patches", patches, remedy)
-        self._index_id = check_index_id(index_id)
+        self._empty = ItemsChange(index_id=check_index_id(index_id), patches=())
         self._request_id = checked_request_id(request_id) or uuid.uuid4().hex
         self.failures: list[ItemFailure] = []
 
     def __iter__(self) -> Iterator[ItemsChange]:
         batch: list[ItemPatch] = []
-        number = value_count = 0
+        number = 0
         for new in self._patches:
             try:
                 patch = checked_patch(new)
                 check_item_id(patch.item_id)
             except TandemError as error:
-                given = new.item_id if isinstance(new, ItemPatch) else str(new[:1])
-                self.failures.append(ItemFailure(given, error.kept()))
+                given = getattr(new, "item_id", new[0] if new and isinstance(new, tuple) else "")
+                self.failures.append(ItemFailure(str(given), error.kept()))
                 continue
             batch.append(patch)
-            value_count += sum(
-                len(value) if isinstance(value, tuple) else 1 for value in patch.attributes.values()
-            )
-            if len(batch) == MAX_PATCH_COUNT or value_count > _MAX_VALUE_COUNT:
-                yield self._change(batch, number)
-                batch, number, value_count = [], number + 1, 0
+            if len(batch) == MAX_PATCH_COUNT:
+                yield replace(self._empty, request_id=f"{self._request_id}/{number}", patches=batch)
+                batch, number = [], number + 1
         if batch:
-            yield self._change(batch, number)
-
-    def _change(self, patches: list[ItemPatch], number: int) -> ItemsChange:
-        return ItemsChange(
-            index_id=self._index_id,
-            request_id=f"{self._request_id}/{number}",
-            patches=patches,
-        )
+            yield replace(self._empty, request_id=f"{self._request_id}/{number}", patches=batch)
 
 
 def continued(asked: Asked, answer: Changes | Removal) -> Asked:

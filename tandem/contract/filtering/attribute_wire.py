@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from unicodedata import normalize
 
 from typing_extensions import assert_never
 
@@ -124,9 +125,32 @@ class CheckedFilter:
     tree: Filter = field(compare=False)
 
 
+def _in_all_forms(tree: Filter) -> Filter:
+    """Returns the filter whose texts match composed and decomposed letters alike."""
+    match tree:
+        case AllOf(filters):
+            return AllOf(tuple(map(_in_all_forms, filters)))
+        case AnyOf(filters):
+            return AnyOf(tuple(map(_in_all_forms, filters)))
+        case Not(negated):
+            return Not(_in_all_forms(negated))
+        case OneOf(name, values):
+            return OneOf(name, tuple(form for each in values for form in _forms(each)))
+        case StartsWith(name, prefix) if not prefix.isascii():
+            return AnyOf(tuple(StartsWith(name, str(form)) for form in _forms(prefix)))
+        case _:
+            return tree
+
+
+def _forms(value: Value) -> Iterable[Value]:
+    if not isinstance(value, str) or value.isascii():
+        return (value,)
+    return dict.fromkeys((value, normalize("NFC", value), normalize("NFD", value)))
+
+
 def checked_filter(message: pb.Filter) -> CheckedFilter:
     """Returns a validated filter; raises `FilterInvalid`."""
-    tree = filter_from_proto(message)
+    tree = _in_all_forms(filter_from_proto(message))
     return CheckedFilter(message.SerializeToString(deterministic=True), tree)
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tandem.contract.content import content_bytes
 from tandem.contract.deadline import Deadline
 from tandem.contract.filtering.attributes import check_attributes
 from tandem.contract.identifiers import check_item_id, check_request_id
 from tandem.contract.limits import (
     MAX_ITEM_ID_COUNT,
     MAX_PATCH_COUNT,
-    MAX_UPSERT_ITEM_COUNT,
     check_batch_size,
 )
 from tandem.contract.search.item_changes import Changes, ItemFailure, ItemPatch, ItemsChange
@@ -129,18 +127,20 @@ class Changer:
         deadline: Deadline,
     ) -> Sequence[ItemFailure]:
         """Copies items, read as they are now, a part at a time; returns those that cannot be."""
-        targets_of: dict[str, list[ItemPatch]] = {}
-        for each in copies.values():
-            targets_of.setdefault(each.copied_from_item_id, []).append(each)
         refused: list[ItemFailure] = []
-        for number, left in self._writes.shard_map.group(asked.index_id, targets_of).items():
-            while left:
-                async with self._copy_turns:
-                    read_count, failed = await self._copy_part(
-                        asked, number, left, targets_of, written, deadline
-                    )
-                refused += failed
-                del left[:read_count]
+        waiting = list(copies.values())
+        while waiting:
+            # One copy of each source at a time, so that what is held is bounded.
+            target_of = {each.copied_from_item_id: each for each in waiting}
+            waiting = [e for e in waiting if target_of[e.copied_from_item_id] is not e]
+            for number, left in self._writes.shard_map.group(asked.index_id, target_of).items():
+                while left:
+                    async with self._copy_turns:
+                        read_count, failed = await self._copy_part(
+                            asked, number, left, target_of, written, deadline
+                        )
+                    refused += failed
+                    del left[:read_count]
         return refused
 
     async def _copy_part(
@@ -148,7 +148,7 @@ class Changer:
         asked: ItemsChange,
         number: int,
         sources: Sequence[str],
-        targets_of: Mapping[str, Sequence[ItemPatch]],
+        target_of: Mapping[str, ItemPatch],
         written: Written,
         deadline: Deadline,
     ) -> tuple[int, Sequence[ItemFailure]]:
@@ -165,7 +165,7 @@ class Changer:
                 part = await self._writes.shards[number].get(query, deadline)
             except IndexNotFound:
                 part = FetchedItems({}, len(query.item_ids))
-            patches = [p for each in query.item_ids[: part.read_count] for p in targets_of[each]]
+            patches = [target_of[each] for each in query.item_ids[: part.read_count]]
             records, refused = _copies(patches, part)
             try:
                 sequences = await self._store(asked, route.index_id, records, part, deadline)
@@ -187,16 +187,15 @@ class Changer:
         sequences: dict[int, int] = {}
 
         async def store(number: int, own: Sequence[ItemRecord]) -> None:
-            for records in _batches(own):
-                # Not by their number: how many a read returns depends on their sizes.
-                name = "/".join([asked.request_id, *(each.item_id for each in records)])
-                own_id = shard_request_id(
-                    name if asked.request_id else "", number, self._writes.shard_map
-                )
-                write = Upsert(index_id, part.fingerprint, records, own_id)
-                with refused_by_name(asked.request_id):
-                    committed = await self._writes.shards[number].write(write, deadline)
-                sequences[number] = committed.sequence
+            # Not by their number: how many a read returns depends on their sizes.
+            name = "/".join([asked.request_id, *(each.item_id for each in own)])
+            own_id = shard_request_id(
+                name if asked.request_id else "", number, self._writes.shard_map
+            )
+            write = Upsert(index_id, part.fingerprint, own, own_id)
+            with refused_by_name(asked.request_id):
+                committed = await self._writes.shards[number].write(write, deadline)
+            sequences[number] = committed.sequence
 
         of: dict[int, list[ItemRecord]] = {}
         for each in records:
@@ -249,20 +248,6 @@ def _copies(
             continue
         records.append(ItemRecord(patch.item_id, item.content, item.encoding, attributes))
     return records, refused
-
-
-def _batches(records: Sequence[ItemRecord]) -> Iterator[Sequence[ItemRecord]]:
-    """Yields what a message can have: one item may be copied many times."""
-    batch: list[ItemRecord] = []
-    size_bytes = 0
-    for each in records:
-        batch.append(each)
-        size_bytes += len(content_bytes(each.content))
-        if len(batch) == MAX_UPSERT_ITEM_COUNT or size_bytes > _COPY_BYTES:
-            yield batch
-            batch, size_bytes = [], 0
-    if batch:
-        yield batch
 
 
 def _failure(item_id: str, why: str = "", missing_id: str = "") -> ItemFailure:

@@ -1,5 +1,6 @@
 """Attributes and filters come back from the wire, and what is wrong there is refused by name."""
 
+import unicodedata
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tandem.contract.filtering.attribute_wire import (
     attributes_from_proto,
     attributes_to_proto,
+    checked_filter,
     filter_from_proto,
     filter_to_proto,
 )
@@ -25,6 +27,7 @@ from tandem.contract.filtering.filters import (
     OneOf,
     StartsWith,
     check_filter,
+    holds,
 )
 from tandem.errors import AttributeInvalid, FilterInvalid
 from tandem.v1 import attribute_pb2 as pb
@@ -148,6 +151,20 @@ def test_bad_filters_are_refused(message: pb.Filter, why: str) -> None:
 def test_a_bad_filter_is_not_sent() -> None:
     with pytest.raises(FilterInvalid):
         filter_to_proto(InRange("a"))
+
+
+def test_composed_and_decomposed_letters_match_alike() -> None:
+    """File names of macOS are decomposed; other texts and types are compared as they are."""
+    nfc, nfd = "Zürich", unicodedata.normalize("NFD", "Zürich")
+    for wanted in (nfc, nfd):
+        for tree in (OneOf("city", (1, wanted)), StartsWith("city", wanted[:-2])):
+            checked = checked_filter(filter_to_proto(~tree & AllOf(()))).tree
+            assert [holds(checked, {"city": each}) for each in (nfc, nfd, "Zurich")] == [
+                *(False, False, True)
+            ]
+    assert checked_filter(filter_to_proto(OneOf("n", (1, 1.5, "a")))).tree == OneOf(
+        "n", (1, 1.5, "a")
+    )
 
 
 def test_zero_bounds_and_empty_values_are_values() -> None:

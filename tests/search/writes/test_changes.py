@@ -92,9 +92,10 @@ async def test_a_copy_is_the_item_under_another_id(tmp_path: Path) -> None:
             ItemPatch(f"new/{each[4:]}", {"moved": True}, copied_from_item_id=each) for each in IDS
         ]
         missing = ItemPatch("x", copied_from_item_id="gone")
+        more = [ItemPatch(f"more/{n}", copied_from_item_id=IDS[0]) for n in range(3)]
 
-        changed = await change(one, *copies, missing, ItemPatch("new/003", {"n": 3}))
-        assert changed.changed_count == 41
+        changed = await change(one, *copies, missing, ItemPatch("new/003", {"n": 3}), *more)
+        assert changed.changed_count == 44
         [failure] = changed.failures
         assert (failure.item_id, failure.error.reason) == ("x", "ITEM_NOT_FOUND")
         assert "gone" in failure.error.message
@@ -107,7 +108,7 @@ async def test_a_copy_is_the_item_under_another_id(tmp_path: Path) -> None:
         assert [each.similarity for each in answer.items] == pytest.approx([1.0, 1.0])
         removal = ItemsRemoval(index_id="photos", selection=ItemSelection(id_glob="sku/*"))
         assert (await one.remove(removal, in_time())).removed_count == 40
-        assert await listed(one) == sorted(each.item_id for each in copies)
+        assert await listed(one) == sorted(each.item_id for each in (*copies, *more))
 
 
 async def test_a_selection_is_shown_changed_and_removed(tmp_path: Path) -> None:
