@@ -7,9 +7,9 @@ A whole Tandem on this machine with the bundled model and two shards, and a libr
 made photographs: JPEG, PNG and WebP, odd names, captions, pairs of one picture in two formats,
 broken files, sidecars, thumbnails of a network drive, and notes. It is stored; folders and files
 are renamed, edited, deleted, added and swapped, and it is synchronised; then the same while the
-command, the shards and the orchestrator are killed in turn by `kill -9`. After each step, every id
-and every content of the index is compared with what the library was made of, and the rows that the
-encoder sent to the model are compared with what was new.
+command, the shards and the orchestrator are killed in turn by `kill -9`. After each step, every id,
+content and file name of the index is compared with what the library was made of, and the rows that
+the encoder sent to the model are compared with what was new.
 
 Prints one JSON line, and exits 1 where the index differs, a renamed file was encoded, or a kill
 wasted more than two batches.
@@ -36,7 +36,8 @@ import numpy as np
 from PIL import Image
 
 from tandem.client import Client
-from tandem.contract.content import ImageContent, TextContent
+from tandem.contract.content import content_bytes
+from tandem.contract.filtering.attributes import value_fault
 from tandem.corpus.scenes.records import scene_records
 from tandem.stack.stack import LocalStack, Ports
 
@@ -152,14 +153,15 @@ class Library:
         self._shift(self._some(12))
         return new
 
-    def expected(self) -> dict[str, bytes]:
-        """Returns what the index is to have, by id."""
-        found: dict[str, bytes] = {}
+    def expected(self) -> dict[str, tuple[bytes, object]]:
+        """Returns the content and the attribute `file` that the index is to have, by id."""
+        found: dict[str, tuple[bytes, object]] = {}
         for path, data in self.pictures.items():
             stem = unicodedata.normalize("NFC", path.rpartition(".")[0])
-            found[stem] = data
+            file = path if value_fault("file", path) is None else None
+            found[stem] = data, file
             if path in self.captions:
-                found[f"{stem}#en-0"] = self.captions[path].encode()
+                found[f"{stem}#en-0"] = self.captions[path].encode(), file
         return found
 
     def _some(self, count: int) -> list[str]:
@@ -225,6 +227,8 @@ class Run:
         self.stack, self.library = stack, library
         self._environment = {**os.environ, "XDG_STATE_HOME": str(state), "PYTHONUNBUFFERED": "1"}
         self.wrong: list[str] = []
+        self.longest_pause_seconds = 9.0
+        """Between two kills: so that some find a command at each part of its work."""
 
     def start(self, *options: str) -> subprocess.Popen[str]:
         """Starts a `tandem sync`."""
@@ -237,10 +241,11 @@ class Run:
             text=True,
         )
 
-    def step(self, name: str, new_count: int | None, kill_count: int = 0) -> dict[str, Any]:
-        """Synchronises, and compares; `new_count` items are new, or None if it is not known."""
+    def step(self, name: str, new_count: int, kill_count: int = 0) -> dict[str, Any]:
+        """Synchronises `new_count` new items, and compares."""
         before, begin_time = self.encoded_count(), time.monotonic()
-        said = self.killed(kill_count)
+        said, more_count = self.killed(kill_count)
+        new_count += more_count
         process = self.start("--max-removed-share", "0.5")
         said += process.communicate()[0]
         seconds = time.monotonic() - begin_time
@@ -248,7 +253,7 @@ class Run:
         differing = self.differing()
         if differing:
             self.wrong.append(f"{name}: {len(differing)} differ, {differing[:3]}")
-        if new_count is not None and encoded_count > new_count + WASTED_COUNT * kill_count:
+        if encoded_count > new_count + WASTED_COUNT * kill_count:
             self.wrong.append(f"{name}: {encoded_count} encoded, {new_count} new")
         print(f"-- {name}\n{said}", file=sys.stderr, flush=True)
         return {
@@ -261,14 +266,20 @@ class Run:
             **({"kill_count": kill_count} if kill_count else {}),
         }
 
-    def killed(self, count: int) -> str:
-        """Kills commands, shards and orchestrators, so many altogether, while commands work."""
-        said, process, number = "", None, 0
+    def killed(self, count: int) -> tuple[str, int]:
+        """Kills commands, shards and orchestrators, so many altogether, while commands work.
+
+        The library changes again when a command ends. Returns what they printed, and how many items
+        were new.
+        """
+        said, process, number, new_count = "", None, 0, 0
         while number < count:
             if process is None or process.poll() is not None:
-                said += process.communicate()[0] if process else ""
+                if process:
+                    said += process.communicate()[0]
+                    new_count += self.library.change(0.05).total()
                 process = self.start("--max-removed-share", "0.5")
-            time.sleep(self.library.rng.uniform(1.5, 6.0))
+            time.sleep(self.library.rng.uniform(1.5, self.longest_pause_seconds))
             victim = ("command", "index-0", "command", "orchestrator", "index-1")[number % 5]
             if process.poll() is not None:
                 continue
@@ -282,7 +293,7 @@ class Run:
                 time.sleep(self.library.rng.uniform(0.0, 3.0))
                 self.stack.start_service(victim)
                 self.stack.wait_until_serving(victim, time.monotonic() + 120)
-        return said + (process.communicate()[0] if process else "")
+        return said + (process.communicate()[0] if process else ""), new_count
 
     def encoded_count(self) -> int:
         """Returns the items that the encoder had the model embed, without its canaries."""
@@ -298,19 +309,17 @@ class Run:
         return int(sum(rows))
 
     def differing(self) -> list[str]:
-        """Returns the ids that the index lacks, has too many, or has with another content."""
+        """Returns the ids that the index lacks, has too many, or has as something else."""
         expected = self.library.expected()
         with Client(self.stack.address, timeout_seconds=60) as client:
             ids = [each.item_id for each in client.list_items(index_id=INDEX_ID)]
-            found: dict[str, bytes] = {}
+            found: dict[str, tuple[bytes, object]] = {}
             for start in range(0, len(ids), FETCHED_COUNT):
                 some = ids[start : start + FETCHED_COUNT]
                 for item in client.fetch_items(some, index_id=INDEX_ID):
-                    match item.content:
-                        case ImageContent(image_bytes):
-                            found[item.item_id] = image_bytes
-                        case TextContent(text):
-                            found[item.item_id] = text.encode()
+                    assert item.content is not None
+                    content = content_bytes(item.content)
+                    found[item.item_id] = content, item.attributes.get("file")
         every = expected.keys() | found.keys()
         return sorted(each for each in every if expected.get(each) != found.get(each))
 
@@ -328,10 +337,10 @@ def run(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
             stack.start()
             ran = Run(stack, library, folder / "state")
             time.sleep(3.0)  # Files of the last seconds are read twice.
-            steps = [
-                # Broken files are refused by the encoder before the model.
-                ran.step("store", len(library.expected())),
-                ran.step("unchanged", 0),
+            # Broken files are refused by the encoder before the model.
+            steps = [ran.step("store", len(library.expected())), ran.step("unchanged", 0)]
+            ran.longest_pause_seconds = max(9.0, 2.5 * steps[1]["seconds"])
+            steps += [
                 ran.step("changed", library.change(0.02).total()),
                 ran.step("unchanged again", 0),
                 ran.step("killed", library.change(0.15).total(), arguments.kills),

@@ -193,18 +193,20 @@ class SourceJob:
 
         As an ingest does with single items, it waits for a time without any progress.
         """
-        known, give_up_time = None, 0.0
+        known: tuple[int, int] | None = None
+        give_up_time = 0.0
         while True:
             try:
                 return attempt()
             except TandemError as error:
-                if (counts := self.job.counts()) != known:
-                    known = counts
+                before, known = known, self.job.counts()
+                if before != known:
                     give_up_time = time.monotonic() + DEFAULT_RETRIES.ingest_wait_seconds
                 is_absent = nobody_there(self.asked.address) and not self._has_answered
                 if is_absent or not may_be_stored_later(error) or time.monotonic() > give_up_time:
                     raise
-                errors.print(f"{error.reason}: tried again until the server is there")
+                if before != known:
+                    errors.print(f"{error.reason}: tried again until the server is there")
                 time.sleep(_AGAIN_SECONDS)
 
     def __enter__(self) -> Self:
