@@ -1,8 +1,11 @@
 """`tandem sync`: the index is equal to the folder, and what only moved is not sent."""
 
+import errno
 import json
+import os
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -121,7 +124,9 @@ def test_other_attributes_are_neither_read_nor_sent(
     assert (attributes["price"], attributes["seen"]) == (21, True)
 
 
-def test_a_source_that_is_not_there_empties_no_index(photos: Path, told: Told) -> None:
+def test_a_source_that_is_not_there_empties_no_index(
+    photos: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Gone, empty, a part of it gone or not readable; unless it is allowed by a share."""
     run("sync", photos, told)
     all_ids = told.ids
@@ -132,6 +137,18 @@ def test_a_source_that_is_not_there_empties_no_index(photos: Path, told: Told) -
     run("sync", photos, told, "--max-removed-share", "1", status=1)
     photos.rmdir()
     away.rename(photos)
+    scandir = os.scandir
+
+    def scanned(path: Path) -> Iterator[os.DirEntry[str]]:
+        if path == photos / "0":
+            raise PermissionError(errno.EACCES, "permission denied", str(path))
+        return scandir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tandem.corpus.readers.plain_file.os.scandir", scanned)
+        said = run("sync", photos, told, "--max-removed-share", "1")
+    assert "nothing is removed, because not every folder can be listed" in said.stderr
+    assert told.ids == all_ids
     for name in "012":
         (photos / name).rename(photos.with_name(f"away{name}"))
     said = run("sync", photos, told, status=1)

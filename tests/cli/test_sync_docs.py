@@ -37,8 +37,5 @@ def test_the_commands_print_what_the_page_shows(
     assert f"$ tandem sync photos --dry-run\n{dry.stdout}```" in PAGE
     assert real.exit_code == 0
     assert contents(told) == on_disk(photos)
-
-
-def test_the_units_name_a_command_that_there_is() -> None:
     [unit] = re.findall(r"^ExecStart=\S+/tandem (.*)$", PAGE, re.MULTILINE)
     assert CliRunner().invoke(app, [unit.split()[0], "--help"]).exit_code == 0
