@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.client import Client, Item
 from tandem.client.testing import FakeServer
+from tests.support.deploy.rendered import ROOT
 
 IDS = ("2022/Rome/1", "2022/Rome/2", "2023/Oslo/1")
 
@@ -37,6 +41,22 @@ def test_items_are_listed_changed_and_removed_by_selections() -> None:
         removed = run(fake, "remove", "--where", "n = 3", "--index", "i")
         assert removed.stdout == "i: 2 items removed\n"
         assert run(fake, "index", "items", "i").stdout == f"{IDS[2]}\n"
+
+
+def test_the_page_of_filters_shows_what_the_commands_print() -> None:
+    """Its Python too, before them."""
+    page = (ROOT / "docs" / "filters.md").read_text().partition("## Change attributes")[2]
+    [program, session] = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)[:2]
+    with FakeServer() as fake, Client(fake.address) as client:
+        for index_id, items in {
+            "pets": [Item("my-cat", text="a cat", attributes={"weight": 4.2, "owner": "Ada"})],
+            "shop": [Item(f"sku-{n}", text="a cup", attributes={"price": n}) for n in (60, 120)],
+            "photos": [Item(f"2022/Rome/{n}", text="a street") for n in range(40)],
+        }.items():
+            list(client.ingest(items, index_id=index_id))
+        exec(program.replace("127.0.0.1:7400", fake.address), {})
+        for command, shown in re.findall(r"\$ tandem (.*)\n((?:[^$].*\n)+)", session):
+            assert run(fake, *shlex.split(command)).stdout == shown, command
 
 
 @pytest.mark.parametrize(

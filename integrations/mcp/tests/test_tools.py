@@ -224,22 +224,23 @@ async def test_null_is_an_option_that_is_not_set(client: McpClient, caption: str
 
 
 async def test_items_are_listed_by_selection_and_fetched(client: McpClient, sdk: Client) -> None:
-    """As the SDK lists and fetches them, with the picture for the model to see."""
-    stored = list(sdk.list_items(index_id="scenes", where="drawing_count = 2"))
-    asked = {"where": "drawing_count = 2", "pattern": "*", "count": 3}
+    """As the SDK lists and fetches them, with the pictures for the model to see."""
+    stored = list(sdk.list_items(index_id="scenes", where="drawing_count >= 2"))
+    asked = {"where": "drawing_count >= 2", "pattern": "*", "count": 3}
     listed = await client.call_tool("list_items", asked)
     found = ids(listed)
     fetched = await client.call_tool("fetch_items", {"item_ids": [*found, "gone"]})
 
     assert found == [each.item_id for each in stored[:3]]
     assert listed.structured_content["has_more"]
-    assert {each["attributes"]["drawing_count"] for each in listed.structured_content["items"]} == {
-        2
-    }
+    assert all(e["attributes"]["drawing_count"] >= 2 for e in listed.structured_content["items"])
     assert ids(fetched) == found
-    [first] = sdk.fetch_items(found[:1], index_id="scenes")
-    is_picture = isinstance(first.content, StoredImage)
-    assert any(isinstance(each, ImageContent) for each in fetched.content) or not is_picture
+    pictures = [
+        each
+        for each in sdk.fetch_items(found, index_id="scenes")
+        if isinstance(each.content, StoredImage)
+    ]
+    assert sum(isinstance(each, ImageContent) for each in fetched.content) == len(pictures)
 
 
 async def test_an_index_is_described(client: McpClient) -> None:
@@ -318,7 +319,7 @@ async def test_a_deadline_and_a_missing_server_are_errors_of_the_tool(
         started = StdioServerParameters(command=sys.executable, args=arguments, env=credentials)
         async with McpClient(started) as client:
             assert why in told(await client.call_tool("search_texts", {"query": "one cat"}))
-            assert len((await client.list_tools()).tools) == 3
+            assert len((await client.list_tools()).tools) == 5
 
 
 async def test_a_client_of_an_older_protocol_is_served(

@@ -23,7 +23,7 @@ from tandem.errors import Unauthenticated
 log = get_logger()
 
 # Fields of requests whose elements a quota of calls counts.
-_COUNTED = ("searches", "contents", "documents", "items", "item_ids")
+_COUNTED = ("searches", "contents", "documents", "items", "item_ids", "patches")
 
 
 class AuthInterceptor(AroundInterceptor):
