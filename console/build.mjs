@@ -39,6 +39,7 @@ const options = {
   plugins: [
     { name: "one-runtime", setup: resolveHere },
     { name: "no-json", setup: leaveOutJson },
+    { name: "plain-descriptors", setup: writeDescriptorsPlainly },
   ],
   charset: "utf8",
 };
@@ -84,6 +85,18 @@ function leaveOutJson({ onLoad }) {
       ([, name]) => `export function ${name}() { throw new Error("${name} is not in this bundle"); }`,
     );
     return { contents: contents.join("\n"), loader: "js" };
+  });
+}
+
+/** Writes the descriptors of messages as they are: of Base64, gzip finds no word again. */
+function writeDescriptorsPlainly({ onLoad }) {
+  onLoad({ filter: /_pb\.js$/ }, async ({ path }) => {
+    const text = await readFile(path, "utf8");
+    const contents = text.replace(
+      /fileDesc\("([^"]+)"/,
+      (_, base64) => `fileDesc(btoa(${JSON.stringify(Buffer.from(base64, "base64").toString("latin1"))})`,
+    );
+    return { contents, loader: "js" };
   });
 }
 

@@ -21,6 +21,14 @@ export class FilterField {
     return this.input.value.trim() === "" ? "" : this.input.value;
   }
 
+  /** Adds a condition to those that there are. */
+  add(condition: string): void {
+    const before = this.text;
+    const all = /\bor\b/.test(before) ? `(${before})` : before;
+    this.input.value = all === "" ? condition : `${all} and ${condition}`;
+    this.clear();
+  }
+
   /** Removes the complaint. */
   clear(): void {
     this.position = null;

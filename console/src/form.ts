@@ -1,12 +1,12 @@
 // The form: what a person types, drops or slides.
 
 import { Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
-import { HybridFusion, type RankedItem } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
+import { HybridFusion } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { byId, element } from "./elements.ts";
 import { percent, timed } from "./figures.ts";
 import { FilterField } from "./filter_field.ts";
 import { addressOf } from "./pictures.ts";
-import { targetOf, type Choices, type Query } from "./search.ts";
+import { targetOf, type Choices, type Query, type StoredItem } from "./search.ts";
 
 const MAX_PICTURE_BYTES = 32 * 1024 * 1024;
 const DEADLINES_MS = [50, 100, 150, 200, 300, 500, 750, 1000, 1500, 2000, 3000, 5000, 10_000, 20_000, 30_000, 60_000];
@@ -88,12 +88,18 @@ export class Form {
   }
 
   /** Searches by a stored item. */
-  takeItem(item: RankedItem): void {
+  takeItem(item: StoredItem): void {
     const { itemId, modality, content } = item;
     const address = content?.data.case === "image" ? addressOf(content.data.value) : null;
     const picture = address === null ? "" : element("img", { src: address, alt: "" });
     this.takeOther({ kind: "item", itemId, modality }, itemId, picture, address);
     this.submitted();
+  }
+
+  /** Finds stored items of the same kind that are like this one. */
+  takeSimilar(item: StoredItem): void {
+    byId("target", HTMLSelectElement).value = String(item.modality);
+    this.takeItem(item);
   }
 
   /** Searches by these words. */
@@ -119,7 +125,8 @@ export class Form {
     return DEADLINES_MS[this.deadline.valueAsNumber] ?? 10_000;
   }
 
-  private showSliders(): void {
+  /** Says what the sliders are set to. */
+  showSliders(): void {
     const depth = this.depth.valueAsNumber;
     const cut = this.cut.valueAsNumber;
     this.show(this.depth, depth === 0 ? "off" : String(depth));

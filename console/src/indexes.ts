@@ -20,9 +20,13 @@ export class Indexes {
   constructor(
     private readonly list: () => Promise<readonly IndexSummary[]>,
     private readonly searchFor: (words: string) => void,
+    changed: () => void,
   ) {
     this.field.addEventListener("focus", () => void this.refresh());
-    this.field.addEventListener("change", () => this.show());
+    this.field.addEventListener("change", () => {
+      this.show();
+      changed();
+    });
   }
 
   /** Asks which indexes there are; a server that does not say changes nothing. */
@@ -35,7 +39,9 @@ export class Indexes {
     this.names.replaceChildren(...this.listed.map(({ indexId }) => element("option", { value: indexId })));
     const isFirst = this.field.value === this.field.defaultValue && document.activeElement !== this.field;
     const only = this.listed[0];
-    if (isFirst && this.chosen() === undefined && only !== undefined) this.field.value = only.indexId;
+    if (isFirst && this.chosen() === undefined && only !== undefined) {
+      this.field.value = this.field.defaultValue = only.indexId;
+    }
     this.show();
   }
 
@@ -50,7 +56,8 @@ export class Indexes {
     return this.listed?.find(({ indexId }) => indexId === this.field.value.trim());
   }
 
-  private show(): void {
+  /** Says what the chosen index has. */
+  show(): void {
     this.start.replaceChildren(...(this.listed === null ? [] : this.startWords(this.listed)));
   }
 

@@ -3,11 +3,13 @@
 import { Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
 import type { RankedItem, SearchItemsResponse } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
 import { Details } from "./details.ts";
+import { Browser } from "./browse.ts";
 import { byId, element } from "./elements.ts";
 import { timed } from "./figures.ts";
 import { Form } from "./form.ts";
 import { Indexes } from "./indexes.ts";
 import { IndexState } from "./index_state.ts";
+import { readLink, writeLink } from "./link.ts";
 import { Orders } from "./orders.ts";
 import { problemOf } from "./problems.ts";
 import { Server, type Choices, type Phase, type Query } from "./search.ts";
@@ -28,7 +30,10 @@ const details = new Details(
   (item: RankedItem) => form.takeItem(item),
   (text, pictures, signal) => server.score(text, pictures, signal),
 );
-const orders = new Orders((item) => details.open(item, final, searched));
+const orders = new Orders(
+  (item) => details.open(item, final, searched),
+  (item) => form.takeSimilar(item),
+);
 
 const indexes = new Indexes(
   () => {
@@ -36,7 +41,16 @@ const indexes = new Indexes(
     return server.indexes();
   },
   (words) => form.takeWords(words),
+  () => {
+    if (browser.isOpen) browse();
+  },
 );
+
+const browser = new Browser(server, form, indexes, browse);
+byId("browse-open", HTMLButtonElement).addEventListener("click", () => form.takeWords(""));
+byId("filter", HTMLInputElement).addEventListener("change", () => {
+  if (browser.isOpen) browse();
+});
 
 const state = new IndexState((signal) => {
   takeToken();
@@ -44,15 +58,19 @@ const state = new IndexState((signal) => {
 });
 
 let running: AbortController | null = null;
+/** Whether the address says what is searched for, so that it is no new step of the history. */
+let isRestoring = false;
 let searched: Query | null = null;
 let final: SearchItemsResponse | null = null;
 
 async function search(): Promise<void> {
   const choices = form.choices();
   if (choices === null) {
-    form.focus();
+    browse();
     return;
   }
+  if (!isRestoring) writeLink(linkedTo(choices.query));
+  browser.close();
   running?.abort();
   const own = (running = new AbortController());
   takeToken();
@@ -74,6 +92,55 @@ async function search(): Promise<void> {
       answerArea.setAttribute("aria-busy", "false");
     }
   }
+}
+
+/** Shows what the index holds, instead of a search's answer. */
+function browse(): void {
+  if (!isRestoring) writeLink({});
+  running?.abort();
+  takeToken();
+  for (const id of ["problem", "answer"]) byId(id, HTMLElement).hidden = true;
+  byId("start", HTMLElement).hidden = false;
+  status.textContent = "";
+  document.title = "Tandem: search pictures and texts";
+  void browser.open();
+}
+
+/** Begins with the search that the address names, or with the index. */
+async function start(): Promise<void> {
+  await indexes.refresh();
+  // Meanwhile one may have searched.
+  if (searched !== null) return;
+  if (location.hash !== "") return restore();
+  isRestoring = true;
+  browse();
+  isRestoring = false;
+}
+
+/** Does what the address says. */
+async function restore(): Promise<void> {
+  const { hash } = location;
+  const link = readLink();
+  form.showSliders();
+  indexes.show();
+  const itemId = link.get("item");
+  let take = () => form.takeWords(link.get("text") ?? "");
+  if (itemId !== null) {
+    takeToken();
+    const found = await server.fetch(form.indexId, [itemId]).catch(() => []);
+    const item = found[0] ?? { itemId, modality: Modality.IMAGE };
+    take = () => form.takeItem(item);
+  }
+  // Meanwhile one may have gone back again.
+  if (location.hash !== hash) return;
+  isRestoring = true;
+  take();
+  isRestoring = false;
+}
+
+function linkedTo(query: Query): Readonly<Record<string, string>> {
+  if (query.kind === "text") return { text: query.text };
+  return query.kind === "item" ? { item: query.itemId } : {};
 }
 
 function titleOf(query: Query): string {
@@ -156,5 +223,6 @@ function showProblem(message: string): void {
 
 startTheme();
 void startSettings();
-void indexes.refresh();
 form.focus();
+addEventListener("popstate", () => void restore());
+void start();

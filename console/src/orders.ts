@@ -6,7 +6,7 @@ import { ordinal, percent } from "./figures.ts";
 import { Pictures } from "./pictures.ts";
 import { gainedPlaces } from "./why.ts";
 
-export type Opened = (item: RankedItem, picture: HTMLElement) => void;
+type Opened = (item: RankedItem, picture: HTMLElement) => void;
 
 /** The two columns of the page, and the curves between them. */
 export class Orders {
@@ -18,7 +18,10 @@ export class Orders {
   private first: readonly RankedItem[] = [];
   private last: readonly RankedItem[] = [];
 
-  constructor(private readonly opened: Opened) {
+  constructor(
+    private readonly opened: Opened,
+    private readonly similar: (item: RankedItem) => void,
+  ) {
     new ResizeObserver(() => this.drawCurves()).observe(this.columns);
   }
 
@@ -64,6 +67,12 @@ export class Orders {
         element("span", { class: "rank" }, String(rank)),
         element("span", { class: "frame" }, picture),
         element("span", { class: "figures" }, ...(isFinal ? finalFigures(item) : firstFigures(item))),
+      ),
+      element(
+        "button",
+        { type: "button", class: "similar", title: "Find similar", click: () => this.similar(item) },
+        element("span", { "aria-hidden": "true" }, "≈"),
+        element("span", { class: "unseen" }, `Find items like ${item.itemId}`),
       ),
     );
     for (const [event, isLit] of [["pointerenter", true], ["focusin", true], ["pointerleave", false], ["focusout", false]] as const) {

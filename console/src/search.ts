@@ -4,9 +4,10 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, createClient, type Client } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 
-import { ContentSchema, Modality } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
+import { ContentSchema, Modality, type Content } from "../../clients/typescript/gen/tandem/v1/content_pb.js";
 import { ContentService, DocumentSchema } from "../../clients/typescript/gen/tandem/v1/content_service_pb.js";
-import type { IndexSummary } from "../../clients/typescript/gen/tandem/v1/index_service_pb.js";
+import type { ListItemsResponse } from "../../clients/typescript/gen/tandem/v1/content_service_pb.js";
+import type { IndexSummary, ItemSelection } from "../../clients/typescript/gen/tandem/v1/index_service_pb.js";
 import { ModelService } from "../../clients/typescript/gen/tandem/v1/model_service_pb.js";
 import {
   HybridFusion,
@@ -19,7 +20,15 @@ import {
   type SearchItemsRequest,
   type SearchItemsResponse,
 } from "../../clients/typescript/gen/tandem/v1/search_service_pb.js";
+import { problemOf } from "./problems.ts";
 import { newTrace } from "./trace.ts";
+
+/** An item of the index, whether a search found it or not. */
+export interface StoredItem {
+  readonly itemId: string;
+  readonly modality: Modality;
+  readonly content?: Content | undefined;
+}
 
 export type Query =
   | { readonly kind: "text"; readonly text: string }
@@ -107,6 +116,33 @@ export class Server {
       if (matchLogit !== undefined) return matchLogit;
       throw new ConnectError(error?.message ?? "this model has no cross-encoder", Code.FailedPrecondition);
     });
+  }
+
+  /** Returns items with their attributes, as many as one page may have; throws ConnectError. */
+  async list(
+    indexId: string,
+    asked: { readonly pageToken: string; readonly selection?: Partial<Pick<ItemSelection, "idPrefix" | "filterText">> },
+    signal: AbortSignal,
+  ): Promise<ListItemsResponse> {
+    const request = { indexId, pageSize: 1000, attributesIncluded: true, ...asked };
+    return this.contents.listItems(request, { signal, timeoutMs: 20_000 });
+  }
+
+  /** Returns those of the items that there are, with their contents; throws ConnectError. */
+  async fetch(indexId: string, itemIds: readonly string[], signal?: AbortSignal): Promise<StoredItem[]> {
+    try {
+      const asked = { indexId, itemIds: [...itemIds] };
+      const { items } = await this.contents.fetchItems(asked, { ...(signal ? { signal } : {}), timeoutMs: 20_000 });
+      return items.map(({ itemId, content }) => {
+        const modality = content?.data.case === "text" ? Modality.TEXT : Modality.IMAGE;
+        return { itemId, content, modality };
+      });
+    } catch (error) {
+      if (problemOf(error).reason !== "ANSWER_TOO_LARGE" || itemIds.length === 1) throw error;
+      const half = Math.ceil(itemIds.length / 2);
+      const first = await this.fetch(indexId, itemIds.slice(0, half), signal);
+      return [...first, ...(await this.fetch(indexId, itemIds.slice(half), signal))];
+    }
   }
 
   /** Returns the state of an index; throws ConnectError. */

@@ -15,7 +15,7 @@ from tests.support.console.pages import (
     search_to_the_end,
     shoot,
 )
-from tests.support.console.told_answers import ToldAnswers
+from tests.support.console.told_answers import ToldAnswers, held_items
 from tests.support.gateway_svc.running import gateway
 
 LOOKS: dict[str, dict[str, Any]] = {
@@ -32,7 +32,9 @@ async def test_axe_finds_no_fault(look: str, open_page: OpenPage) -> None:
     """At the start, with an answer, with all options, and with an item open."""
     note = "This is the demo's model: it knows composed scenes of emoji."
     async with gateway(ToldAnswers().search, console_note=note) as served:
+        served.service.held = held_items()
         page = await open_page(served.port, reduced_motion="reduce", **LOOKS[look])
+        await page.wait_for_selector("#cards img")
         faults = await axe_violations(page)
         await shoot(page, f"{look}-start")
         await search_to_the_end(page)
@@ -62,12 +64,15 @@ async def test_axe_would_find_a_fault(open_page: OpenPage) -> None:
 async def test_nothing_is_wider_than_the_window(width: int, open_page: OpenPage) -> None:
     """No page scrolls sideways."""
     async with gateway(ToldAnswers().search) as served:
+        served.service.held = held_items()
         page = await open_page(served.port, viewport={"width": width, "height": 800})
+        await page.wait_for_selector("#cards img")
+        at_the_start = await page.evaluate("document.documentElement.scrollWidth")
         await search_to_the_end(page)
         await page.click("summary")
         widest = await page.evaluate("document.documentElement.scrollWidth")
 
-    assert widest <= width
+    assert max(at_the_start, widest) <= width
 
 
 async def test_an_error_with_a_long_word_is_wrapped(open_page: OpenPage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +13,9 @@ import grpc
 from tandem.chassis.health.health import Health
 from tandem.chassis.serve.direct_channel import DirectChannel
 from tandem.chassis.serve.server import make_server
+from tandem.contract.filtering.attribute_wire import attributes_from_proto
+from tandem.contract.filtering.filter_expression import parse_filter
+from tandem.contract.filtering.filters import holds
 from tandem.contract.model_description import (
     MODEL_WIRE,
     AdaptiveDepthRule,
@@ -139,6 +142,29 @@ async def all_removed(request: pb.RemoveItemsRequest) -> pb.RemoveItemsResponse:
     return pb.RemoveItemsResponse(removed_count=len(request.item_ids))
 
 
+def _page(
+    held: Mapping[str, index_service_pb2.Item], asked: content_pb.ListItemsRequest
+) -> content_pb.ListItemsResponse:
+    text = asked.selection.filter_text
+    wanted = parse_filter(text) if text else None
+    found = [
+        item
+        for name, item in held.items()
+        if name > asked.page_token
+        and name.startswith(asked.selection.id_prefix)
+        and (wanted is None or holds(wanted, attributes_from_proto(item.attributes)))
+    ]
+    page, has_more = found[: asked.page_size], len(found) > asked.page_size
+    return content_pb.ListItemsResponse(
+        item_ids=[each.item_id for each in page],
+        items=[
+            index_service_pb2.Item(item_id=each.item_id, attributes=each.attributes)
+            for each in page
+        ],
+        next_page_token=page[-1].item_id if has_more else "",
+    )
+
+
 class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceServicer):
     """Answers as the test sets it, and notes what it was sent."""
 
@@ -148,6 +174,8 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
         self.metadata: list[dict[str, str | bytes]] = []
         self.stream_ended = asyncio.Event()
         """Set when an ingest stream is over, whichever way."""
+        self.held: dict[str, index_service_pb2.Item] = {}
+        """What the index holds, in byte order; empty: what each method says."""
         self.index_removal_error: TandemError | None = None
         self.direct_channel: DirectChannel | None = None
         """Calls it from this process, through the interceptors of its server."""
@@ -256,6 +284,8 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
     ) -> content_pb.FetchItemsResponse:
         """Has every item but those whose id begins with "no"."""
         self._note(request, context)
+        if self.held:
+            return content_pb.FetchItemsResponse(items=[self.held[i] for i in request.item_ids])
         found = [each for each in request.item_ids if not each.startswith("no")]
         return content_pb.FetchItemsResponse(
             items=[
@@ -267,8 +297,10 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
     async def ListItems(
         self, request: content_pb.ListItemsRequest, context: grpc.aio.ServicerContext
     ) -> content_pb.ListItemsResponse:
-        """Lists two pages."""
+        """Lists two pages, or what is held."""
         self._note(request, context)
+        if self.held:
+            return _page(self.held, request)
         if request.page_token:
             return content_pb.ListItemsResponse(item_ids=["c"])
         return content_pb.ListItemsResponse(item_ids=["a", "b"], next_page_token="b")

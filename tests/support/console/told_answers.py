@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from tandem.contract.filtering.attribute_wire import attributes_to_proto
 from tandem.corpus.scenes.records import scene_records
 from tandem.errors import TandemError
 from tandem.v1 import content_pb2, index_service_pb2
@@ -17,6 +18,25 @@ _RECORDS = list(scene_records("test", 1, 8))
 
 # The final order, by places in the first one.
 _FINAL = (4, 0, 1, 3, 2, 5, 6, 7)
+
+
+def held_items(text_count: int = 0) -> dict[str, index_service_pb2.Item]:
+    """Returns scenes by id, with attributes, and as many texts after them."""
+    items = [
+        index_service_pb2.Item(
+            item_id=record.record_id,
+            content=content_pb2.Content(image=record.image.read()),
+            attributes=attributes_to_proto(record.attributes | {"file": f"{record.record_id}.png"}),
+        )
+        for record in scene_records("test", 1, 40)
+    ]
+    items += [
+        index_service_pb2.Item(
+            item_id=f"text-{number:04d}", content=content_pb2.Content(text="<b>two dogs</b>")
+        )
+        for number in range(text_count)
+    ]
+    return {each.item_id: each for each in items}
 
 
 class ToldAnswers:
