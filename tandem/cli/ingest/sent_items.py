@@ -12,7 +12,14 @@ from typing import Any, Final
 from tandem.cli.ingest.job_record import JobRecord, Row, Status
 from tandem.cli.smaller_jpeg import sendable_picture
 from tandem.cli.terminal.json_answer import event
-from tandem.client import IngestOutcome, IngestProgress, NewContent, NewItem, RegionContent
+from tandem.client import (
+    IngestOutcome,
+    IngestProgress,
+    NewContent,
+    NewItem,
+    RegionContent,
+    TruncationPolicy,
+)
 from tandem.client.ingest.rounds import may_be_stored_later
 from tandem.contract.filtering.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.corpus.readable_records import HeldPicture
@@ -40,6 +47,8 @@ class ItemForm:
     """The attribute of the image that has the captions, if one has."""
     has_regions: bool
     """Whether a detector's regions are sent in place of pictures."""
+    truncation_policy: TruncationPolicy
+    """What was refused by another one may be stored by this."""
 
     def state(self, record: Record) -> str:
         """Returns what is the same as long as the record is, of a file its path, size and times.

@@ -129,7 +129,9 @@ class SourceJob:
         named = f"{kind}:{path}" if kind else str(path)
         self._source = named if path.exists() else asked.corpus
         self._counts, self._has_answered = Counts(), False
-        self._form = ItemForm(asked.captions, asked.caption_attribute, asked.regions is not None)
+        policy = TruncationPolicy(asked.long_texts.value)
+        has_regions = asked.regions is not None
+        self._form = ItemForm(asked.captions, asked.caption_attribute, has_regions, policy)
         self._unread: RecordStream | None = None
         self._unread = self.records()
 
@@ -156,7 +158,7 @@ class SourceJob:
             self.index_id,
             sent.of(chosen),
             opened.total if only is None else len(only),
-            TruncationPolicy(self.asked.long_texts.value),
+            self._form.truncation_policy,
             sent=sent,
             counts=self._counts,
         )
