@@ -16,6 +16,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "h11": "gateway",
     "h5py": "regions",
     "httpx2": "remote",
+    "imagehash": "duplicates",
     "matplotlib": "lab",
     "msgpack": "regions",
     "obstore": "object-store",

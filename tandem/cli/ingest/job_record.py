@@ -19,6 +19,7 @@ PRAGMA synchronous=NORMAL;
 CREATE TABLE IF NOT EXISTS item(
     item_id TEXT PRIMARY KEY, record_id TEXT, state TEXT, size INTEGER, digest BLOB,
     attributes TEXT, status TEXT, why TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS look(digest BLOB PRIMARY KEY, hashes BLOB) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS of_record ON item(record_id);
 CREATE INDEX IF NOT EXISTS of_content ON item(size, digest);
 """
@@ -32,6 +33,8 @@ class Status(StrEnum):
     STORED = "stored"
     REFUSED = "refused"
     """Perhaps an earlier content: the server refused this one."""
+    DUPLICATE = "duplicate"
+    """Nothing: the item that `why` names has the picture, by the digest in `attributes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,27 @@ class JobRecord:
         """Yields the rows of which that is true."""
         for found in self._all(f"SELECT * FROM item WHERE {where}", *values):
             yield replace(Row(*found), status=Status(found[6]))
+
+    def looks(self) -> Iterable[tuple[str, bytes, bytes | None]]:
+        """Returns the stored pictures: id, digest, and what they look like if that is known."""
+        return self._all(
+            "SELECT item_id, digest, hashes FROM item LEFT JOIN look USING(digest) "
+            "WHERE status='stored' AND item_id=record_id"
+        )
+
+    def keep_look(self, digest: bytes, hashes: bytes) -> None:
+        """Keeps what a content looks like."""
+        self._many("REPLACE INTO look VALUES(?,?)", [(digest, hashes)])
+
+    def free_duplicates(self, *, everything: bool = False) -> bool:
+        """Has duplicates be read again of what is no longer stored so; returns whether one is."""
+        freed = self._all(
+            "UPDATE item SET state='' WHERE status='duplicate' AND (? OR NOT EXISTS"
+            "(SELECT 1 FROM item AS kept WHERE kept.item_id=item.why AND kept.status='stored' "
+            "AND lower(hex(kept.digest))=item.attributes)) RETURNING 1",
+            everything,
+        )
+        return bool(freed)
 
     def write(self, rows: Iterable[Row]) -> None:
         """Writes rows, in place of those of the same items, in one transaction."""

@@ -88,9 +88,16 @@ class SentItems:
     """
 
     def __init__(
-        self, job: JobRecord, form: ItemForm, read: Reader, *, reads_all: bool = False
+        self,
+        job: JobRecord,
+        form: ItemForm,
+        read: Reader,
+        *,
+        reads_all: bool = False,
+        is_duplicate: Callable[[Row, object], bool] | None = None,
     ) -> None:
-        """Reads what may have changed, or everything."""
+        """Reads what may have changed, or everything. Duplicates are left out."""
+        self._is_duplicate = is_duplicate
         self.scaled_down_count = self.unchanged_count = self.read_count = 0
         self.seen: set[str] = set()
         """Ids of the records that the source has."""
@@ -177,6 +184,10 @@ class SentItems:
 
     def _lacking(self, records: Iterable[Record]) -> Iterator[NewRow]:
         for record, own in self.differing(records):
+            row, (_, picture, _) = own[0]
+            if self._is_duplicate is not None and self._is_duplicate(row, picture):
+                self.unchanged_count += 1
+                continue
             known = self._job.rows(record.record_id)
             kept: list[Row] = []
             for row, item in own:

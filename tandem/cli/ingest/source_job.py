@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
 
 import typer
 
@@ -45,6 +45,9 @@ from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
 from tandem.errors import IndexNotFound, PermissionDenied, TandemError
 
+if TYPE_CHECKING:
+    from tandem.cli.ingest.duplicates import Duplicates
+
 DEFAULT_SPLIT: Final = "test"
 DEFAULT_SEED: Final = 1
 _AGAIN_SECONDS: Final = 2.0
@@ -58,6 +61,15 @@ class LongTexts(enum.StrEnum):
 
     ERROR = "error"
     TRUNCATE = "truncate"
+
+
+class DuplicatePolicy(enum.StrEnum):
+    """What to do with a picture that the index has under another id."""
+
+    KEEP = "keep"
+    SKIP = "skip"
+    LINK = "link"
+    REPLACE = "replace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +115,11 @@ class SourceOptions:
     regions: Annotated[
         Path | None, "file or folder of a detector, whose regions are sent instead of the images"
     ] = None
+    duplicates: Annotated[
+        DuplicatePolicy,
+        "a picture that looks like a stored one of this source: keep both, skip it, link its name "
+        "to the stored one, or replace that",
+    ] = DuplicatePolicy.KEEP
     job: Annotated[
         Path | None,
         "file that keeps what was stored, so that the same command resumes; by default below "
@@ -152,7 +169,12 @@ class SourceJob:
         """Ingests what the index lacks."""
         opened, only = self.records(), self._only
         chosen = (each for each in opened if only is None or each.record_id in only)
-        sent = SentItems(self.job, self._form, self._read, reads_all=only is not None)
+        found = self.duplicates()
+        sent = SentItems(
+            *(self.job, self._form, self._read),
+            reads_all=only is not None,
+            is_duplicate=found.takes if found else None,
+        )
         ingest_items(
             self.client,
             self.index_id,
@@ -163,6 +185,8 @@ class SourceJob:
             counts=self._counts,
         )
         self.change(sent.changed)
+        if found:
+            found.settle()
         if count := sent.scaled_down_count:
             over = f"{MAX_IMAGE_BYTES:,} bytes"
             errors.print(f"scaled down, as they are over {over}: {count:,}; they are stored so")
@@ -189,6 +213,15 @@ class SourceJob:
             if may_be_stored_later(each.error):  # It is copied by the next attempt.
                 raise each.error
         return bool(failed)
+
+    def duplicates(self) -> "Duplicates | None":
+        """Returns what finds duplicates, if they are not kept."""
+        if self.asked.duplicates is DuplicatePolicy.KEEP:
+            return None
+        # Imported here, because imagehash is an extra.
+        from tandem.cli.ingest.duplicates import Duplicates
+
+        return Duplicates(self.job, self.client, self.index_id, self.asked.duplicates)
 
     def until_done(self, attempt: Callable[[], _Done]) -> _Done:
         """Returns what `attempt` does, which is repeated while the server is away.
@@ -226,6 +259,7 @@ class SourceJob:
             self.client = opened.enter_context(Client(asked.address, access=access))
             say_if_demo_serves(self.client, asked.corpus)
             self.other_ids = self.until_done(self._compared)
+            self.job.free_duplicates(everything=asked.duplicates is DuplicatePolicy.KEEP)
             self._opened = opened.pop_all()
         return self
 

@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import typer
 
-from tandem.cli.ingest.job_record import Row
+from tandem.cli.ingest.job_record import Row, Status
 from tandem.cli.ingest.sent_items import SentItems
-from tandem.cli.ingest.source_job import SourceJob, SourceOptions
+from tandem.cli.ingest.source_job import DuplicatePolicy, SourceJob, SourceOptions
 from tandem.cli.ingest.sync_plan import Plan, planned
 from tandem.cli.options import with_options
 from tandem.cli.terminal.console import errors, one_line, out
@@ -78,7 +78,8 @@ class _Sync(SourceJob):
         if gone and self.skipped.file_counts[FileFault.UNLISTED]:
             errors.print("nothing is removed, because not every folder can be listed")
             gone.clear()
-        plan = planned(self.job, wanted.values(), gone)
+        is_kept = self.asked.duplicates is DuplicatePolicy.KEEP
+        plan = planned(self.job, wanted.values(), gone, keeps_both=is_kept)
         self._show(plan, look.unchanged_count, others)
         if not self.asked.dry_run:
             self._check(plan)
@@ -126,13 +127,23 @@ class _Sync(SourceJob):
             has_failed |= self.change(group, is_copy=True)
         has_failed |= self.change(plan.changed)
         # So that they are read again, if only --checksum tells that they changed.
-        self.job.write(plan.encoded)
-        if plan.encoded or has_failed:
+        for row in plan.encoded:
+            old = self.job.row(row.item_id)
+            if old and old.status is Status.DUPLICATE:
+                self.job.write([replace(old, state="")])
+            elif old or row.item_id != row.record_id:  # A new picture may be a duplicate.
+                self.job.write([row])
+        gone = [row for row in map(self.job.row, plan.removed) if row]
+        # So that nothing is a duplicate of what goes.
+        self.job.answer((Status.SENT, "", row.item_id) for row in gone)
+        if plan.encoded or has_failed or self.job.free_duplicates():
             self.send()
         for start in range(0, len(plan.removed), MAX_ITEM_ID_COUNT):
             ids = plan.removed[start : start + MAX_ITEM_ID_COUNT]
             self.client.remove(ids, index_id=self.index_id)
             self.job.forget(ids)
+        if self.asked.duplicates is DuplicatePolicy.LINK and (found := self.duplicates()):
+            found.link({row.why for row in gone if row.status is Status.DUPLICATE})
 
     def _peek(self, records: Iterable[Record]) -> Iterator[tuple[Record, NewContent | None]]:
         """Reads what may be the same as a stored item, and leaves the others without a content."""

@@ -21,8 +21,13 @@ class Plan:
     """Those of the removed items of whose contents no other item is left."""
 
 
-def planned(job: JobRecord, wanted: Iterable[Row], gone: Collection[str]) -> Plan:
-    """Returns the plan for items of records that changed, and those that the source lacks."""
+def planned(
+    job: JobRecord, wanted: Iterable[Row], gone: Collection[str], *, keeps_both: bool = True
+) -> Plan:
+    """Returns the plan for items of records that changed, and those that the source lacks.
+
+    Only what goes is copied, unless it keeps a second copy of what stays.
+    """
     copied: dict[str, tuple[Row, Row]] = {}
     changed, encoded = [], []
     for row in wanted:
@@ -31,7 +36,11 @@ def planned(job: JobRecord, wanted: Iterable[Row], gone: Collection[str]) -> Pla
             changed.append((row, known))
         elif row.digest and (holders := job.holders(row.size, row.digest)):
             # If there is one that goes, it is renamed.
-            copied[row.item_id] = row, next((h for h in holders if h.item_id in gone), holders[0])
+            holder = next((h for h in holders if h.item_id in gone), holders[0])
+            if keeps_both or holder.item_id in gone:
+                copied[row.item_id] = row, holder
+            else:
+                encoded.append(row)
         else:
             encoded.append(row)
     # A copy has its turn when no further one copies what it replaces.
