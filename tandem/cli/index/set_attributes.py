@@ -31,7 +31,7 @@ _SHOWN_COUNT = 10
 def set_attributes(
     values: Annotated[
         list[str] | None,
-        typer.Argument(help="price=19.9 stock=true …, or a table: .csv, .jsonl or .parquet"),
+        typer.Argument(help="price=19.9 stock=true, or a table: .csv, .jsonl or .parquet"),
     ] = None,
     index: Annotated[str, "index of the items"] = "scenes",
     item: Annotated[list[str] | None, "an item's id; repeat it for more"] = None,

@@ -131,9 +131,10 @@ class ParquetTable(Table):
             with pq.ParquetFile(file) as parquet:
                 for group in range(parquet.num_row_groups):
                     rows = self._rows(parquet, group, read)
+                    missing = self._missing(parquet, group, image) if is_image else set()
                     for in_group, row in enumerate(rows):
                         place = f"{file}: row {number}"
-                        if is_image:
+                        if is_image and in_group not in missing:
                             row[image] = ParquetImage(
                                 *(file, group, in_group, image, place),
                                 *(self.max_group_bytes, self.shard.root),
@@ -142,6 +143,25 @@ class ParquetTable(Table):
                         number += 1
         except _BROKEN as error:
             self.left_out.refuse(_no_parquet(file, error), FileFault.DAMAGED)
+
+    def _missing(self, parquet: pq.ParquetFile, group: int, image: str) -> set[int]:
+        """Returns the rows of a group without a picture; reads pictures only if there are some."""
+        described = parquet.metadata.row_group(group)
+        chunks = map(described.column, range(described.num_columns))
+        counts = [
+            each.statistics and each.statistics.null_count
+            for each in chunks
+            if each.path_in_schema in (image, f"{image}.bytes")
+        ]
+        if counts and not any(count != 0 for count in counts):
+            return set()
+        stat = self.shard.path.stat()
+        state = self.max_group_bytes, stat.st_mtime_ns, stat.st_size
+        try:
+            cells = _image_cells(self.shard.path, group, image, *state)
+        except CorpusMalformed:  # Each picture says so when it is read.
+            return set()
+        return {row for row, cell in enumerate(cells) if _is_empty(cell.as_py())}
 
     def _rows(
         self, parquet: pq.ParquetFile, group: int, read: list[str]
@@ -165,6 +185,10 @@ class ParquetTable(Table):
             self.left_out.column_counts[f"{self.shard.path}: {name}: {error}"] += len(column)
             return [None] * len(column)
         return cells
+
+
+def _is_empty(cell: object) -> bool:
+    return cell is None or (isinstance(cell, dict) and not any(cell.values()))
 
 
 def _is_read(kind: pa.DataType) -> bool:

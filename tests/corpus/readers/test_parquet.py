@@ -105,9 +105,12 @@ def test_an_empty_cell_shows_when_the_picture_is_read(tmp_path: Path) -> None:
         records = read(path)
         assert records[1].image.read() == b"1"
         for row in empty:
-            with pytest.raises(PictureMissing, match=rf"\.parquet: row {row} has an empty image"):
+            with pytest.raises(
+                PictureMissing, match=rf"\.parquet: row {row} has neither a picture"
+            ):
                 records[row].image.read()
     assert read(bare)[0].captions == ()
+    assert (read(struct)[2].text, read(struct)[2].captions) == ("c", ())
 
 
 def test_a_path_without_bytes_is_a_file_next_to_the_corpus(tmp_path: Path) -> None:
