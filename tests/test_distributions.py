@@ -40,7 +40,7 @@ DISTRIBUTIONS = {
     "tandem-search-demo": "distributions/demo",
     "tandem-search": ".",
 }
-MAX_CLIENT_BYTES = 175_000
+MAX_CLIENT_BYTES = 190_000
 DEPLOYED = {
     "triton/backends": "deploy/triton/backends",
     "prometheus/rules": "deploy/prometheus/rules",
