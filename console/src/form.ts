@@ -9,7 +9,8 @@ import { addressOf } from "./pictures.ts";
 import { targetOf, type Choices, type Query, type StoredItem } from "./search.ts";
 
 const MAX_PICTURE_BYTES = 32 * 1024 * 1024;
-const DEADLINES_MS = [50, 100, 150, 200, 300, 500, 750, 1000, 1500, 2000, 3000, 5000, 10_000, 20_000, 30_000, 60_000];
+/** The places of the slider "Time limit". */
+export const DEADLINES_MS = [50, 100, 150, 200, 300, 500, 750, 1000, 1500, 2000, 3000, 5000, 10_000, 20_000, 30_000, 60_000];
 
 type NotText = Exclude<Query, { kind: "text" }>;
 

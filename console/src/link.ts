@@ -2,6 +2,7 @@
 // token and no picture.
 
 import { byId } from "./elements.ts";
+import { DEADLINES_MS } from "./form.ts";
 
 // By the names in the link.
 const FIELDS: Readonly<Record<string, string>> = {
@@ -10,7 +11,7 @@ const FIELDS: Readonly<Record<string, string>> = {
   find: "target",
   rerank: "depth",
   least_percent: "cut",
-  limit: "deadline",
+  limit_ms: "deadline",
   show: "shown",
   false_answers: "false-answers",
   fusion: "fusion",
@@ -25,7 +26,8 @@ const FIELDS: Readonly<Record<string, string>> = {
 export function writeLink(query: Readonly<Record<string, string>>): void {
   const link = new URLSearchParams(query);
   for (const [name, id] of Object.entries(FIELDS)) {
-    const value = valueOf(control(id));
+    const shown = valueOf(control(id));
+    const value = name === "limit_ms" ? String(DEADLINES_MS[Number(shown)]) : shown;
     if (value !== "") link.set(name, value);
   }
   if (location.hash !== `#${link}`) history.pushState(null, "", `#${link}`);
@@ -35,7 +37,8 @@ export function writeLink(query: Readonly<Record<string, string>>): void {
 export function readLink(): URLSearchParams {
   const link = new URLSearchParams(location.hash.slice(1));
   for (const [name, id] of Object.entries(FIELDS)) {
-    const value = link.get(name);
+    const place = DEADLINES_MS.indexOf(Number(link.get(name)));
+    const value = name === "limit_ms" ? (place < 0 ? null : String(place)) : link.get(name);
     const field = control(id);
     if (field instanceof HTMLSelectElement) {
       const byDefault = [...field.options].find(({ defaultSelected }) => defaultSelected);

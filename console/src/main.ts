@@ -122,6 +122,7 @@ async function restore(): Promise<void> {
   const { hash } = location;
   const link = readLink();
   form.showSliders();
+  if (form.filter.text !== "") byId("options", HTMLDetailsElement).open = true;
   indexes.show();
   const itemId = link.get("item");
   let take = () => form.takeWords(link.get("text") ?? "");

@@ -99,6 +99,7 @@ async def test_a_link_brings_a_search_back(open_page: OpenPage) -> None:
         other = await page.context.new_page()
         await other.goto(link)
         await other.wait_for_selector("#reranked [data-item]")
+        filter_is_seen = await other.is_visible("#filter")
         await other.goto(link.partition("#")[0] + "#text=a+dog&show=7&rerank=9999&find=x")
         await other.wait_for_function("document.title.startsWith('a dog')")
         await other.wait_for_selector("#answer[aria-busy=false]")
@@ -109,6 +110,8 @@ async def test_a_link_brings_a_search_back(open_page: OpenPage) -> None:
     assert first.adaptive_depth
     assert first.filter_text
     assert [each == first for each in searches] == [True, False, True, False, True, False]
+    assert filter_is_seen
+    assert "limit_ms=10000" in link
     assert "secret" not in link
     # A stranger's link stays within what the form allows.
     assert (strange.return_n, strange.rerank_k) == (10, 100)
