@@ -338,7 +338,7 @@ async def test_a_quota_counts_what_a_call_could_have_sent_in_several(token_path:
                 ]
             assert reasons == ["", "QUOTA_EXCEEDED", ""], (path, name)
             counted.add(name)
-    assert counted == {"searches", "contents", "documents", "items", "item_ids"}
+    assert counted == {"searches", "contents", "documents", "items", "item_ids", "patches"}
 
 
 def test_a_batch_over_the_quota_of_a_second_is_owed() -> None:
