@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,6 +38,13 @@ from tandem.chassis.access.guard import Guard
 from tandem.chassis.capacity.admission import Admission
 
 
+class _IdConvertor(PathConvertor):
+    regex = r"(?s:.*)"  # Line feeds too: without them, "a\n" would be the id "a".
+
+
+register_url_convertor("id", _IdConvertor())
+
+
 class GatewayApp(Edge):
     """Everything that the gateway answers, as one ASGI application."""
 
@@ -66,12 +74,12 @@ ROUTES: Mapping[str, Operation] = {
     "GET /v1/items": list_items,
     "DELETE /v1/items": delete_items,
     "POST /v1/items:remove": remove_items,
-    "GET /v1/items/{item_id:path}": get_item,
-    "DELETE /v1/items/{item_id:path}": delete_item,
+    "GET /v1/items/{item_id:id}": get_item,
+    "DELETE /v1/items/{item_id:id}": delete_item,
     "GET /v1/indexes": list_indexes,
     "GET /v1/indexes/{index_id}": get_index,
     "GET /v1/models": list_models,
-    "GET /v1/models/{model_id:path}": get_model,
+    "GET /v1/models/{model_id:id}": get_model,
     "POST /v1/rerank": rerank,
     "POST /v2/rerank": rerank,  # Cohere's second version
     "POST /rerank": rerank,  # vLLM's, Infinity's and TEI's

@@ -36,7 +36,7 @@ def openapi_document(operations: Mapping[str, tuple[str, Schema]]) -> bytes:
             operation_id += f"_{path.split('/')[1]}"
         operation_ids.add(operation_id)
         described = {"operationId": operation_id, **description}
-        paths.setdefault(path.replace(":path}", "}"), {})[http_method.lower()] = described
+        paths.setdefault(path.replace(":id}", "}"), {})[http_method.lower()] = described
     return json.dumps(
         {
             "openapi": "3.1.0",

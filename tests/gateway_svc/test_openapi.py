@@ -10,7 +10,7 @@ from tests.support.gateway_svc.running import gateway
 
 PATHS = {
     "/v1/search": {"post"},
-    "/v1/items": {"put", "get"},
+    "/v1/items": {"put", "get", "patch", "delete"},
     "/v1/items:remove": {"post"},
     "/v1/items/{item_id}": {"get", "delete"},
     "/v1/indexes": {"get"},
