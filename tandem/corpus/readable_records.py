@@ -131,11 +131,12 @@ class ModelCheck:
 def check_captions_sendable(record: Record) -> None:
     """Raises RecordUnreadable if captions are unavailable, or one that no message can carry."""
     _check_captions_there(record)
-    for caption in record.captions:
+    captions = {each.caption_id: each.text for each in record.captions}
+    for text_id, text in {record.record_id: record.text or "", **captions}.items():
         try:
-            caption.text.encode()
+            text.encode()
         except UnicodeEncodeError as error:
-            why = f"caption {caption.caption_id!r}: {error}"
+            why = f"caption {text_id!r}: {error}"
             raise RecordUnreadable(record, RecordFault.CAPTION_UNREADABLE, why) from error
 
 

@@ -10,6 +10,7 @@ from tandem.corpus.readable_records import (
     RecordFault,
     RecordUnreadable,
     SkippedRecords,
+    check_captions_sendable,
     check_picture_there,
     readable_records,
     records_with_pictures,
@@ -114,6 +115,9 @@ def test_bad_records_are_skipped_and_counted_by_fault(check: ModelCheck) -> None
     read = list(readable_records([GOOD, *bad, other], check, report))
 
     assert read == [GOOD, other]
+    texts = [replace(GOOD, captions=(), text=text) for text in ("a cup", "half \ud83d")]
+    skips = SkippedRecords(goes_on=True)
+    assert list(readable_records(texts, check_captions_sendable, skips)) == texts[:1]
     assert dict(report.counts) == {
         F.CAPTION_EMPTY: 2,
         F.CAPTION_TOO_LONG: 1,

@@ -123,7 +123,7 @@ class ParquetTable(Table):
         file, number = self.shard.path, 0
         read = [each.name for each in self._schema if _is_read(each.type) or each.name == "id"]
         is_image = image in self.columns and image not in read
-        for name in self.columns if image else ():
+        for name in self.columns:
             if name not in (*read, image):
                 why = f"{self._schema.field(name).type}, of which no attribute is"
                 self.left_out.column_counts[f"{file}: {name}: {why}"] += self.row_count

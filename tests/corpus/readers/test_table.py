@@ -216,3 +216,7 @@ def test_parquet_has_types_of_its_own(tmp_path: Path) -> None:
     left = {key.split(": ")[1]: count for key, count in left_out.column_counts.items()}
     assert left == {"large": 1, "far": 3, "vector": 3, "blob": 3, "struct": 3}
     assert by_id(list(read_table(path, "all"))) == by_id(found)
+
+    pq.write_table(table.drop_columns(["image", "large", "far", "blob"]), path)
+    assert len(list(read_table(path, "test", left_out=(texts := LeftOut())))) == 3
+    assert {key.split(": ")[1] for key in texts.column_counts} == {"vector", "struct"}
