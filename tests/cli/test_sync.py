@@ -151,6 +151,8 @@ def test_a_source_that_is_not_there_empties_no_index(
     assert told.ids == all_ids
     for name in "012":
         (photos / name).rename(photos.with_name(f"away{name}"))
+    said = run("sync", photos, told, "--dry-run", status=1)
+    assert "48 removed" in said.stdout
     said = run("sync", photos, told, status=1)
     assert "48 of 110 stored items would be removed" in str(said.exception)
     assert told.ids == all_ids

@@ -277,11 +277,12 @@ class SourceJob:
     def _compared(self) -> set[str]:
         """Finds out which stored items the index has lost; returns ids that the job has not."""
         try:
-            ids = [each.item_id for each in self.client.list_items(index_id=self.index_id)]
+            items = self.client.list_items(index_id=self.index_id)
+            self.stored_ids = {each.item_id for each in items}
         except (IndexNotFound, PermissionDenied):
-            ids = []  # A token that may only write sees nothing, so all is sent.
+            self.stored_ids = set()  # A token that may only write sees nothing, so all is sent.
         self._has_answered = True
-        lost_count, others = self.job.compare(ids)
+        lost_count, others = self.job.compare(self.stored_ids)
         if lost_count:
             errors.print(f"{self.index_id} has lost {lost_count:,} items, which are stored again")
         return others

@@ -81,8 +81,8 @@ class _Sync(SourceJob):
         is_kept = self.asked.duplicates is DuplicatePolicy.KEEP
         plan = planned(self.job, wanted.values(), gone, keeps_both=is_kept)
         self._show(plan, look.unchanged_count, others)
+        self._check(plan)
         if not self.asked.dry_run:
-            self._check(plan)
             self._do(plan)
 
     def _is_gone(self, row: Row, seen: Collection[str]) -> bool:
@@ -92,7 +92,7 @@ class _Sync(SourceJob):
         return row.record_id not in seen and not is_there
 
     def _show(self, plan: Plan, unchanged_count: int, others: Collection[str]) -> None:
-        known = {row.item_id for row in plan.encoded if self.job.row(row.item_id)}
+        known = self.stored_ids.intersection(row.item_id for row in plan.encoded)
         copies = [(old.item_id, row.item_id) for group in plan.copies for row, old in group]
         operations: dict[str, Sequence[str]] = {
             "added": [row.item_id for row in plan.encoded if row.item_id not in known],
@@ -108,6 +108,8 @@ class _Sync(SourceJob):
             if names:
                 first = ", ".join(map(one_line, names[:_SHOWN_COUNT]))
                 out.print(f"{len(names):,} {what}: {first}{', …' * (len(names) > _SHOWN_COUNT)}")
+        same = [new for new, old in plan.changed if new.attributes == old.attributes]
+        unchanged_count += sum(row.item_id == row.record_id for row in same)
         out.print(f"{unchanged_count:,} pictures unchanged")
         event("plan", {"unchanged_count": unchanged_count, **operations})
 
