@@ -25,7 +25,7 @@ from tandem.search.orchestrator import Orchestrator
 from tandem.v1 import content_service_pb2 as pb
 from tandem.v1 import content_service_pb2_grpc
 from tandem.wire import embedding_to_proto
-from tandem.wire.items import FETCHED_WIRE
+from tandem.wire.items import FETCH_WIRE, FETCHED_WIRE
 
 
 class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
@@ -43,13 +43,8 @@ class ContentServicer(content_service_pb2_grpc.ContentServiceServicer):
     ) -> pb.FetchItemsResponse:
         """Returns the items that exist, in the order of the ids."""
         self._content_budget.hold_for(context)
-        found = await self.orchestrator.fetch_items(
-            request.index_id,
-            request.item_ids,
-            self._deadline.of_search(context),
-            content_included=not request.content_excluded,
-            embeddings_included=request.embeddings_included,
-        )
+        asked = FETCH_WIRE.from_proto(request)
+        found = await self.orchestrator.fetch_items(asked, self._deadline.of_search(context))
         response = pb.FetchItemsResponse()
         for item_id in dict.fromkeys(request.item_ids):
             if (item := found.get(item_id)) is None:

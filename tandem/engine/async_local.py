@@ -31,6 +31,7 @@ from tandem.engine.in_loop import (
 )
 from tandem.engine.open_folder import OpenFolder
 from tandem.errors import TandemError
+from tandem.stages.items import ItemsQuery
 
 T = TypeVar("T")
 
@@ -114,7 +115,8 @@ class AsyncLocal:
 
     async def fetch(self, index_id: str, item_ids: Sequence[str]) -> Sequence[KeptItem]:
         """Returns the items that exist."""
-        found = await self._answer(lambda own, end: own.fetch_items(index_id, item_ids, end))
+        asked = ItemsQuery(index_id, item_ids)
+        found = await self._answer(lambda own, end: own.fetch_items(asked, end))
         return [KeptItem(i, found[i].content, found[i].attributes) for i in item_ids if i in found]
 
     async def list_items(self, asked: ItemListing) -> tuple[Sequence[KeptItem], str]:

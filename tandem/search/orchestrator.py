@@ -38,7 +38,7 @@ from tandem.search.writes.changes import Changer
 from tandem.search.writes.ingest_stream import IngestStream
 from tandem.search.writes.removal import Remover
 from tandem.stages.encoding import EncodedBatch
-from tandem.stages.items import FetchedItem
+from tandem.stages.items import FetchedItem, ItemsQuery
 
 Answer = TypeVar("Answer")
 
@@ -162,25 +162,11 @@ class Orchestrator:
             await self._calibrations.forget(index_id, deadline)
             return await self.remover.remove_index(only, deadline)
 
-    async def fetch_items(
-        self,
-        index_id: str,
-        item_ids: Sequence[str],
-        deadline: Deadline,
-        *,
-        content_included: bool = True,
-        embeddings_included: bool = False,
-    ) -> Mapping[str, FetchedItem]:
+    async def fetch_items(self, asked: ItemsQuery, deadline: Deadline) -> Mapping[str, FetchedItem]:
         """Returns the items that exist by id, as `StoredItems.fetch` does."""
-        async with self.index_list.naming(index_id):
-            serving = (await self.router.route(index_id, deadline)).index_id
-            return await self.stored_items.fetch(
-                serving,
-                item_ids,
-                deadline,
-                content_included=content_included,
-                embeddings_included=embeddings_included,
-            )
+        async with self.index_list.naming(asked.index_id):
+            serving = (await self.router.route(asked.index_id, deadline)).index_id
+            return await self.stored_items.fetch(replace(asked, index_id=serving), deadline)
 
     async def list_items(
         self, asked: ItemListing, deadline: Deadline

@@ -13,6 +13,7 @@ from tandem.stages.changes import ChangePage, ItemChange
 from tandem.stages.item_write import Committed, Delete, Patch, Upsert
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemRecord, ItemsQuery
 from tandem.stages.notes import Note, PutNote, SetWriter
+from tandem.v1 import content_service_pb2 as content_pb
 from tandem.v1 import index_admin_service_pb2 as admin_pb
 from tandem.v1 import index_service_pb2 as pb
 from tandem.wire import EMBEDDING_WIRE, TOKENS_WIRE, embeddings_from_proto
@@ -22,6 +23,13 @@ PATCH_ITEMS_WIRE = RecordWire(Patch, pb.PatchItemsRequest, patches=repeated(PATC
 DELETED_INDEX_WIRE = RecordWire(Deleted, pb.DeleteIndexResponse, count="deleted_count")
 ITEMS_QUERY_WIRE = RecordWire(
     ItemsQuery, pb.GetItemsRequest, content_included=Field(not_, not_, "content_excluded")
+)
+FETCH_WIRE = RecordWire(
+    ItemsQuery,
+    content_pb.FetchItemsRequest,
+    own=["max_bytes"],
+    content_included=Field(not_, not_, "content_excluded"),
+    encodings_included="embeddings_included",
 )
 _UPSERT_WIRE = RecordWire(
     Upsert, pb.UpsertItemsRequest, own=["items"], fingerprint="model_fingerprint"

@@ -30,7 +30,6 @@ from tandem.v1.content_pb2 import Modality
 from tandem.v1.content_service_pb2 import FetchItemsRequest, FetchItemsResponse
 from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 
-_FORMAT: Final = "1"
 _ITEM_COLUMNS: Final = ("id", "modality", "text", "image", "embedding")
 _TYPES: Final = {
     str: pa.string(),
@@ -39,11 +38,8 @@ _TYPES: Final = {
     float: pa.float64(),
     tuple: pa.list_(pa.string()),
 }
-_MODALITIES: Final = {Modality.MODALITY_TEXT: "text", Modality.MODALITY_IMAGE: "image"}
 # Of a row group, which the writer holds, and readers skip or read as one.
 _GROUP_BYTES: Final = 32 * 2**20
-# An answer has 48 MiB of contents.
-_CONTENTS_COUNT: Final = 64
 _WAITS_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 
@@ -60,27 +56,19 @@ def export(
     """
     access = Access.from_environment()
     with Client(address, access=access) as client, calling(address, ContentServiceStub) as call:
-        types, count = _attribute_types(
-            client.list_items(index_id=index_id, attributes_included=True)
-        )
+        listed = client.list_items(index_id=index_id, attributes_included=True)
+        types, count = _attribute_types(listed)
         rows = _Rows(index_id, types, contents=contents)
         ids = (item.item_id for item in client.list_items(index_id=index_id))
-        fetched = _fetched(call, index_id, ids, contents=contents)
 
         def write(path: Path) -> None:
             with LongWork(often_short=True) as work:
-                for done in rows.written(path, fetched):
+                for done in rows.written(path, _fetched(call, index_id, ids, contents=contents)):
                     work.show(f"export {index_id}", done, count, unit="items")
 
         write_whole(user_path(str(file)), write)
-    answer(
-        {
-            "index_id": index_id,
-            "file": str(file),
-            "item_count": rows.count,
-            "model_fingerprint": rows.fingerprint,
-        }
-    )
+    about = {"file": str(file), "item_count": rows.count, "model_fingerprint": rows.fingerprint}
+    answer({"index_id": index_id, **about})
     out.print(one_line(f"{rows.count:,} items of {index_id} are in {file}"))
 
 
@@ -89,22 +77,19 @@ class _Rows:
 
     def __init__(self, index_id: str, types: Mapping[str, set[type]], *, contents: bool) -> None:
         """Takes the types that each attribute's values have."""
-        self.count = 0
-        self.fingerprint = ""
+        self.count, self.fingerprint = 0, ""
         self._index_id = index_id
-        self._contents = contents
+        self._contents = {"text": pa.string(), "image": pa.binary()} if contents else {}
         self._attributes: dict[str, tuple[str, pa.DataType | None]] = {}
         """The column of each, and its type; None for JSON."""
         taken = set(_ITEM_COLUMNS)
         for name, kinds in sorted(types.items()):
             column = name
-            # As SQL compares names.
-            while column.lower() in taken:
+            while column.lower() in taken:  # As SQL compares names.
                 column = f"attribute_{column}"
             taken.add(column.lower())
-            kind = float if kinds == {int, float} else next(iter(kinds))
-            is_one = len(kinds) == 1 or kind is float
-            self._attributes[name] = column, _TYPES[kind] if is_one else None
+            [kind, *others] = [float] if kinds == {int, float} else kinds
+            self._attributes[name] = column, None if others else _TYPES[kind]
 
     def written(self, path: Path, answers: Iterator[FetchItemsResponse]) -> Iterator[int]:
         """Writes the file, and yields how many items were read.
@@ -119,7 +104,13 @@ class _Rows:
         held: list[pa.RecordBatch] = []
         with pq.ParquetWriter(path, schema, compression="zstd") as writer:
             for each in chain([first], answers):
-                held.append(self._batch(each, schema))
+                try:
+                    held.append(self._batch(each, schema))
+                except (pa.ArrowInvalid, pa.ArrowTypeError, KeyError) as error:
+                    raise ValueError(
+                        f"{self._index_id} got another model, or another attribute or type of one, "
+                        f"while it was exported ({error}); export it again"
+                    ) from error
                 if sum(batch.nbytes for batch in held) > _GROUP_BYTES:
                     writer.write_table(pa.Table.from_batches(held))
                     held.clear()
@@ -129,63 +120,45 @@ class _Rows:
                 writer.write_table(pa.Table.from_batches(held))
 
     def _schema(self, dimension: int) -> pa.Schema:
-        fields: dict[str, Any] = {"id": pa.string(), "modality": pa.string()}
-        if self._contents:
-            fields |= {"text": pa.string(), "image": pa.binary()}
+        fields = {"id": pa.string(), "modality": pa.string(), **self._contents}
         fields["embedding"] = pa.list_(pa.float32(), dimension)
-        named: dict[str, dict[str, str]] = {}
-        for name, (column, kind) in self._attributes.items():
-            fields[column] = kind or pa.string()
-            named[column] = {"attribute": name, "type": str(kind or "json")}
+        fields |= {column: kind or pa.string() for column, kind in self._attributes.values()}
         about = {
-            "tandem.format": _FORMAT,
+            "tandem.format": "1",
             "tandem.version": __version__,
             "tandem.index_id": self._index_id,
             "tandem.model_fingerprint": self.fingerprint,
-            "tandem.attributes": json.dumps(named),
         }
         return pa.schema(list(fields.items()), metadata=about)
 
     def _batch(self, response: FetchItemsResponse, schema: pa.Schema) -> pa.RecordBatch:
         if response.model_fingerprint != self.fingerprint:
-            raise self._changed("its model")
+            raise KeyError(response.model_fingerprint)
         values = np.frombuffer(b"".join(e.embedding.values for e in response.embeddings), "<f4")
         size = schema.field("embedding").type.list_size
+        names = {Modality.MODALITY_TEXT: "text", Modality.MODALITY_IMAGE: "image"}
         columns: dict[str, Any] = {
             "id": [item.item_id for item in response.items],
-            "modality": [_MODALITIES[e.modality] for e in response.embeddings],
+            "modality": [names[each.modality] for each in response.embeddings],
             "embedding": pa.FixedSizeListArray.from_arrays(pa.array(values), size),
         }
-        for each in ("text", "image") if self._contents else ():
-            columns[each] = [
-                getattr(item.content, each) if item.content.WhichOneof("data") == each else None
-                for item in response.items
-            ]
-        found = [attributes_from_proto(item.attributes) for item in response.items]
-        if {name for each in found for name in each} - self._attributes.keys():
-            raise self._changed("an attribute")
-        for name, (column, kind) in self._attributes.items():
-            held = [each.get(name) for each in found]
-            if kind is None:
-                held = [None if each is None else json.dumps(each) for each in held]
-            try:
-                columns[column] = pa.array(held, schema.field(column).type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise self._changed(f"attribute {name}") from error
+        columns |= {
+            column: [None] * len(response.items) for column, _ in self._attributes.values()
+        } | {kind: [None] * len(response.items) for kind in self._contents}
+        for row, item in enumerate(response.items):
+            if (data := item.content.WhichOneof("data")) in self._contents:
+                columns[data][row] = getattr(item.content, data)
+            for name, value in attributes_from_proto(item.attributes).items():
+                column, kind = self._attributes[name]
+                columns[column][row] = json.dumps(value) if kind is None else value
         return pa.RecordBatch.from_pydict(columns, schema)
-
-    def _changed(self, what: str) -> ValueError:
-        return ValueError(
-            f"{self._index_id}: {what} changed while it was exported; export it again"
-        )
 
 
 def _attribute_types(items: Iterable[KeptItem]) -> tuple[Mapping[str, set[type]], int]:
     """Returns the types of each attribute's values, and the number of items."""
     found: defaultdict[str, set[type]] = defaultdict(set)
     count = 0
-    for item in items:
-        count += 1
+    for count, item in enumerate(items, 1):  # noqa: B007 (the last is returned)
         for name, value in item.attributes.items():
             found[name].add(type(value))
     return found, count
@@ -195,12 +168,11 @@ def _fetched(
     call: Call, index_id: str, item_ids: Iterator[str], *, contents: bool
 ) -> Iterator[FetchItemsResponse]:
     """Yields items with their embeddings, some at a time, without those that are gone."""
-    count = _CONTENTS_COUNT if contents else MAX_ITEM_ID_COUNT
-    waiting: list[str] = []
-    while waiting := waiting or list(islice(item_ids, count)):
+    count = MAX_ITEM_ID_COUNT
+    while waiting := list(islice(item_ids, count)):
         request = FetchItemsRequest(
             index_id=index_id,
-            item_ids=waiting[:count],
+            item_ids=waiting,
             content_excluded=not contents,
             embeddings_included=True,
         )
@@ -209,9 +181,9 @@ def _fetched(
         except AnswerTooLarge:
             if count == 1:
                 raise
-            count = max(1, count // 2)
+            count //= 2
+            item_ids = chain(waiting, item_ids)
             continue
-        del waiting[:count]
         if len(response.embeddings) != len(response.items):
             raise ValueError("the server gives no embeddings; update it")
         if response.items:

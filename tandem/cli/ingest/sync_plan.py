@@ -32,15 +32,13 @@ def planned(
     changed, encoded = [], []
     for row in wanted:
         known = job.row(row.item_id)
+        holders = job.holders(row.size, row.digest) if row.digest else []
+        # If there is one that goes, it is renamed.
+        renamed = [each for each in holders if each.item_id in gone]
         if known is not None and row.is_stored_as(known):
             changed.append((row, known))
-        elif row.digest and (holders := job.holders(row.size, row.digest)):
-            # If there is one that goes, it is renamed.
-            holder = next((h for h in holders if h.item_id in gone), holders[0])
-            if keeps_both or holder.item_id in gone:
-                copied[row.item_id] = row, holder
-            else:
-                encoded.append(row)
+        elif holders := renamed or (holders if keeps_both else []):
+            copied[row.item_id] = row, holders[0]
         else:
             encoded.append(row)
     # A copy has its turn when no further one copies what it replaces.

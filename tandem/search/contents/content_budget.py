@@ -121,10 +121,14 @@ class AnswerBudget:
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
-    async def taking(self, *, content_included: bool = True) -> AsyncIterator[Taking]:
+    async def taking(
+        self, *, content_included: bool = True, encodings_included: bool = False
+    ) -> AsyncIterator[Taking]:
         """Yields a Taking to one answer after the other; releases its bytes if the block fails."""
         async with self._turn:
-            taking = Taking(self, content_included=content_included)
+            taking = Taking(
+                self, content_included=content_included, encodings_included=encodings_included
+            )
             try:
                 yield taking
             except BaseException:
@@ -141,10 +145,13 @@ class AnswerBudget:
 class Taking:
     """Takes bytes for one answer."""
 
-    def __init__(self, budget: AnswerBudget, *, content_included: bool) -> None:
+    def __init__(
+        self, budget: AnswerBudget, *, content_included: bool, encodings_included: bool
+    ) -> None:
         self._budget = budget
         self.content_included = content_included
         """Or else the answer has the items' attributes alone."""
+        self.encodings_included = encodings_included
         self.taken_bytes = 0
 
     async def reserve(self, byte_count: int) -> None:

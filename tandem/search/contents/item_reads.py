@@ -17,22 +17,14 @@ _FURTHER_BYTES = 8 * 2**20
 
 
 async def fetched_items(
-    shard: Shard,
-    index_id: str,
-    item_ids: Sequence[str],
-    deadline: Deadline,
-    taking: Taking,
-    *,
-    embeddings_included: bool = False,
+    shard: Shard, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking
 ) -> Mapping[str, FetchedItem]:
     """Returns items by their ids, without those that no longer exist.
 
     `taking` accounts for their bytes; its errors end the read.
     """
     fetched: dict[str, FetchedItem] = {}
-    async for part, reserved_bytes in _parts(
-        shard, index_id, item_ids, deadline, taking, encodings_included=embeddings_included
-    ):
+    async for part, reserved_bytes in _parts(shard, index_id, item_ids, deadline, taking):
         taking.take(sum(item.size_bytes for item in part.items.values()), reserved_bytes)
         fetched |= {name: _with_embedding(item, part) for name, item in part.items.items()}
     return fetched
@@ -60,7 +52,7 @@ async def stored_encodings(
     """Returns the existing items' encodings by id, and the fingerprint."""
     encodings: dict[str, Encoding] = {}
     fingerprint = ""
-    async for part, _ in _parts(shard, index_id, item_ids, deadline, None, encodings_included=True):
+    async for part, _ in _parts(shard, index_id, item_ids, deadline, None):
         encodings |= {name: item.encoding for name, item in part.items.items() if item.encoding}
         fingerprint = part.fingerprint
     return encodings, fingerprint
@@ -75,20 +67,15 @@ def _with_embedding(item: FetchedItem, part: FetchedItems) -> FetchedItem:
 
 
 async def _parts(
-    shard: Shard,
-    index_id: str,
-    item_ids: Sequence[str],
-    deadline: Deadline,
-    taking: Taking | None,
-    *,
-    encodings_included: bool,
+    shard: Shard, index_id: str, item_ids: Sequence[str], deadline: Deadline, taking: Taking | None
 ) -> AsyncIterator[tuple[FetchedItems, int]]:
     """Yields what the shard reads at once, until all ids are looked up.
 
-    With each part comes how many bytes `taking` reserved for it; without one, they lack contents.
+    With each part comes how many bytes `taking` reserved for it; without one, parts are encodings.
     """
     left = list(item_ids)
-    is_bare = taking is not None and not taking.content_included and not encodings_included
+    encodings_included = taking is None or taking.encodings_included
+    is_bare = not encodings_included and taking is not None and not taking.content_included
     max_bytes = _FIRST_BYTES
     while left:
         if taking is not None:

@@ -18,7 +18,7 @@ from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.contents.content_budget import AnswerBudget, Taking
 from tandem.search.contents.item_reads import fetched_items
 from tandem.search.shard_map import ShardMap
-from tandem.stages.items import FetchedItem
+from tandem.stages.items import FetchedItem, ItemsQuery
 from tandem.stages.shard import Shard
 
 
@@ -30,39 +30,24 @@ class StoredItems:
         self._shards = shards
         self._shard_map = shard_map
 
-    async def fetch(
-        self,
-        index_id: str,
-        item_ids: Sequence[str],
-        deadline: Deadline,
-        *,
-        content_included: bool = True,
-        embeddings_included: bool = False,
-    ) -> Mapping[str, FetchedItem]:
+    async def fetch(self, asked: ItemsQuery, deadline: Deadline) -> Mapping[str, FetchedItem]:
         """Returns the items that exist by id; raises IndexNotFound, AnswerTooLarge."""
-        check_index_id(index_id)
-        check_batch_size("item_ids", len(item_ids), MAX_ITEM_ID_COUNT)
-        owned_by = self._shard_map.group(index_id, map(check_item_id, dict.fromkeys(item_ids)))
+        owned_by = self._shard_map.group(asked.index_id, dict.fromkeys(asked.item_ids))
 
         async def read(
             number: int, owned: Sequence[str], taking: Taking
         ) -> Mapping[str, FetchedItem] | TandemError:
-            reading = fetched_items(
-                self._shards[number],
-                index_id,
-                owned,
-                deadline,
-                taking,
-                embeddings_included=embeddings_included,
-            )
+            reading = fetched_items(self._shards[number], asked.index_id, owned, deadline, taking)
             return await answer_or_error(reading, IndexNotFound)
 
-        async with AnswerBudget().taking(content_included=content_included) as taking:
+        async with AnswerBudget().taking(
+            content_included=asked.content_included, encodings_included=asked.encodings_included
+        ) as taking:
             found = await fan_out(*(read(*entry, taking) for entry in owned_by.items()))
         parts = [each for each in found if not isinstance(each, TandemError)]
         if not parts:
             # The shards that own these ids have no item of the index; another one may.
-            await self.page(index_id, "", 1, deadline)
+            await self.page(asked.index_id, "", 1, deadline)
         return {item_id: item for part in parts for item_id, item in part.items()}
 
     async def listed(
@@ -78,7 +63,8 @@ class StoredItems:
         found: dict[str, FetchedItem] = {}
         for start in range(0, len(item_ids), MAX_ITEM_ID_COUNT):
             ids = item_ids[start : start + MAX_ITEM_ID_COUNT]
-            found |= await self.fetch(asked.index_id, ids, deadline, content_included=False)
+            bare = ItemsQuery(asked.index_id, ids, content_included=False)
+            found |= await self.fetch(bare, deadline)
         return [KeptItem(i, None, found[i].attributes) for i in item_ids if i in found], last
 
     async def page(

@@ -28,6 +28,7 @@ from tandem.search.shard_map import ShardMap
 from tandem.search.writes.consistency_token import make_token, switch_count_of
 from tandem.stages.aliases import AliasRecord, Generation
 from tandem.stages.item_write import Upsert
+from tandem.stages.items import ItemsQuery
 from tandem.stages.notes import SetWriter
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
@@ -243,9 +244,10 @@ async def test_a_generation_is_searched_and_not_written_by_name(tmp_path: Path) 
         await ingest(orchestrator, "second")
         assert ids_of(await orchestrator.search(query_of(), in_time())) == {"first", "second"}
         for name, count in {"photos": 2, "photos@2": 2}.items():
+            both = ItemsQuery(name, ["first", "second"])
             described = await orchestrator.describe_index(name, in_time())
             assert described.coverage.covered_item_count == count
-            assert len(await orchestrator.fetch_items(name, ["first", "second"], in_time())) == 2
+            assert len(await orchestrator.fetch_items(both, in_time())) == 2
             listed, _ = await orchestrator.list_items(ItemListing(index_id=name), in_time())
             assert [each.item_id for each in listed] == ["first", "second"]
         for refused in (

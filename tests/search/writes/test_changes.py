@@ -19,6 +19,7 @@ from tandem.contract.search.item_changes import (
     ItemsRemoval,
 )
 from tandem.search.orchestrator import Orchestrator
+from tandem.stages.items import ItemsQuery
 from tests.support.orchestrator_svc.generations import (
     ids_of,
     in_time,
@@ -100,7 +101,7 @@ async def test_a_copy_is_the_item_under_another_id(tmp_path: Path) -> None:
         assert (failure.item_id, failure.error.reason) == ("x", "ITEM_NOT_FOUND")
         assert "gone" in failure.error.message
 
-        found = await one.fetch_items("photos", ["new/003", "sku/003"], in_time())
+        found = await one.fetch_items(ItemsQuery("photos", ["new/003", "sku/003"]), in_time())
         assert found["new/003"].content == found["sku/003"].content
         assert found["new/003"].attributes == {"moved": True, "n": 3}
         answer = await one.search(query_of("sku/005", return_n=2), in_time())
