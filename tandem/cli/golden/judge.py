@@ -10,14 +10,12 @@ from tandem.cli.golden.start import FOLDER
 from tandem.cli.options import ADDRESS, DEFAULT_ADDRESS
 from tandem.cli.terminal.console import out
 from tandem.cli.terminal.json_answer import answer, with_json
-from tandem.client.calls.refusal import calling
+from tandem.client import Access, Client, ImageContent, TextContent
 from tandem.contract.search.query import StoredItem
 from tandem.corpus.judged_queries import MANIFEST_NAME, read_judged_queries
 from tandem.lab.evaluation.golden_set import POOL_NAME, RUNS_NAME, Judgements
 from tandem.lab.evaluation.golden_standing import R_AT_1, standings
 from tandem.platform.files.json_object import read_object
-from tandem.v1.content_service_pb2 import FetchItemsRequest
-from tandem.v1.content_service_pb2_grpc import ContentServiceStub
 
 # Looked up before judging, to notice another index.
 _CHECKED_COUNT = 100
@@ -39,15 +37,13 @@ def judge(
 
     @lru_cache(maxsize=32)
     def item(item_id: str) -> Content:
-        request = FetchItemsRequest(index_id=index_id, item_ids=[item_id])
-        found = call("FetchItems", request).items
-        if not found:
-            return None
-        kind = found[0].content.WhichOneof("data")
-        if kind not in ("text", "image"):
-            return "regions of a detector, without their picture"
-        content: Content = getattr(found[0].content, kind)
-        return content
+        found = client.fetch_items([item_id], index_id=index_id)
+        match found and found[0].content:
+            case TextContent(text):
+                return text
+            case ImageContent(image_bytes):
+                return image_bytes
+        return "regions of a detector, without their picture" if found else None
 
     def query(query_id: str) -> Content:
         content = queries[query_id].sent()
@@ -55,7 +51,8 @@ def judge(
 
     grades = {each.query_id: dict(each.grades) for each in queries.values()}
     contents: dict[str, Callable[[str], Content]] = {"query": query, "item": item}
-    with closing(judgements), calling(address, ContentServiceStub) as call:
+    access = Access.from_environment()
+    with closing(judgements), Client(address, access=access) as client:
         first = [item_id for ids in pool.values() for item_id in ids][:_CHECKED_COUNT]
         if all(item(each) is None for each in first):
             raise ValueError(

@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS item(
     attributes TEXT, status TEXT, why TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS look(digest BLOB PRIMARY KEY, hashes BLOB) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS of_record ON item(record_id);
+CREATE INDEX IF NOT EXISTS of_kept ON item(why) WHERE status='duplicate';
 CREATE INDEX IF NOT EXISTS of_content ON item(size, digest);
 """
 
