@@ -81,7 +81,7 @@ async def test_an_invalid_timeout_is_refused(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/v1/items?index_id=i&page_sise=5", "no parameter 'page_sise'; send index_id or page_s"),
+        ("/v1/items?index_id=i&page_sise=5", "no parameter 'page_sise'; send index_id or id_pre"),
         ("/v1/items?index_id=i&index_id=j", "a parameter twice; send each once"),
         ("/v1/items?index_id=i&page_size=-1", "page_size is not a number in range; send 1 to 1,"),
         ("/v1/items/%ff?index_id=i", "the path is not UTF-8"),

@@ -232,6 +232,12 @@ class ToldService(SearchServiceServicer, ContentServiceServicer, ModelServiceSer
         finally:
             self.stream_ended.set()
 
+    async def ChangeItems(
+        self, request: pb.ChangeItemsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ChangeItemsResponse:
+        self._note(request, context)
+        return pb.ChangeItemsResponse(changed_count=len(request.patches))
+
     async def RemoveItems(
         self, request: pb.RemoveItemsRequest, context: grpc.aio.ServicerContext
     ) -> pb.RemoveItemsResponse:
