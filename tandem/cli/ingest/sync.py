@@ -114,7 +114,7 @@ class _Sync(SourceJob):
         event("plan", {"unchanged_count": unchanged_count, **operations})
 
     def _check(self, plan: Plan) -> None:
-        count, known_count = len(plan.lost), self.job.counts()[1]
+        count, known_count = len(plan.lost), len(self.stored_ids - self.other_ids)
         if count > _FEW_COUNT and count > self.asked.max_removed_share * known_count:
             raise ValueError(
                 f"{count:,} of {known_count:,} stored items would be removed, because "
