@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tandem.cli.options import ADDRESS, parsed_where
-from tandem.cli.terminal.console import out
+from tandem.cli.terminal.console import one_line, out
 from tandem.cli.terminal.json_answer import answer, with_json
 from tandem.client import Access, Client
 from tandem.client.changes import Selected
@@ -53,7 +53,7 @@ def items(
         listed = []
         for each in found:
             shown = " ".join(f"{name}={value}" for name, value in sorted(each.attributes.items()))
-            out.print(f"{each.item_id}  {shown}".rstrip())
+            out.print(one_line(f"{each.item_id}  {shown}" if shown else each.item_id))
             listed.append({"item_id": each.item_id, "attributes": dict(each.attributes)})
     answer({"index_id": index_id, "items": listed})
 
@@ -65,4 +65,4 @@ def tell_count(
     out.print(f"{index_id}: {count:,} items {'would be ' if dry_run else ''}{verb}")
     if dry_run and item_ids:
         rest = " …" if count > _SHOWN_COUNT else ""
-        out.print(f"  {', '.join(item_ids[:_SHOWN_COUNT])}{rest}")
+        out.print(f"  {', '.join(map(one_line, item_ids[:_SHOWN_COUNT]))}{rest}")

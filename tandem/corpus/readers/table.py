@@ -203,7 +203,8 @@ class Reader:
             value = int(value)
         if isinstance(value, bytes):
             value = decoded(value, f"{place}: the {self._id}")
-        if value in (None, "") or value != value:  # NaN, which pandas writes for none
+        # NaN is what pandas writes for none.
+        if value in (None, "") or value != value or isinstance(value, bool | dict | list):
             raise CorpusMalformed(f"{place} has no {self._id}; give it one, as the other rows have")
         return str(value)
 

@@ -114,13 +114,14 @@ def test_columns_of_a_csv_have_types(tmp_path: Path) -> None:
 def test_rows_and_values_that_cannot_be_are_named(tmp_path: Path) -> None:
     """Each alone; nothing else of the row or table is lost."""
     long = json.dumps({"id": "a", "text": "t", "n": 2**70, "x": "x" * 2000, "l": [1], "ok": True})
-    lines = [long, '{"id": "b", "d": {"e": 1}, "f": NaN}', '{"id": null}', "[]", "{", '{"id": "a"}']
+    lines = [long, '{"id": "b", "d": {"e": 1}, "f": NaN}', '{"id": null}', '{"id": {}}']
+    lines += ["[]", "{", '{"id": "a"}']
     left_out = LeftOut(goes_on=True)
 
     found = by_id(records(tmp_path / "a.jsonl", "\n".join(lines), left_out))
 
     assert found == {"a": {"ok": True}, "b": {}}
-    assert left_out.counts == {ReaderFault.MALFORMED: 3, ReaderFault.SAME_ID: 1}
+    assert left_out.counts == {ReaderFault.MALFORMED: 4, ReaderFault.SAME_ID: 1}
     place = tmp_path / "a.jsonl"
     assert left_out.column_counts == {
         f"{place}: n: n is an integer of over 64 bits": 1,
