@@ -33,13 +33,13 @@ def test_messages_name_commands_that_exist() -> None:
 NAMES = {
     "--count": {
         *("calibrate", "demo", "evaluate", "golden start", "ingest", "models calibrate"),
-        *("neighbours build", "train"),
+        *("neighbours build", "sync", "train"),
     },
     "--model-repository": {
         *("demo", "up", "models add", "models list", "models remove", "models swap"),
         *("models add-neighbours", "models verify"),
     },
-    "--truncation-policy": {"evaluate", "ingest", "search"},
+    "--truncation-policy": {"evaluate", "ingest", "search", "sync"},
     "--rerank-k": {
         *("calibrate", "evaluate", "index compare", "models calibrate", "neighbours build"),
         "search",
