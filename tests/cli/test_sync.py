@@ -122,6 +122,9 @@ def test_other_attributes_are_neither_read_nor_sent(
     assert told.taken() == ["c#en-0"]
     attributes = told.index.items("photos")["b"].item.attributes
     assert (attributes["price"], attributes["seen"]) == (21, True)
+    table.write_text("\n".join([*lines[:2], "b,b.jpg,a b,20,1", lines[3]]))
+    run(command, source, told, "--index", "photos", "--on-error", "skip")  # type: ignore[arg-type]
+    assert "b" in told.ids
 
 
 def test_a_source_that_is_not_there_empties_no_index(

@@ -86,10 +86,12 @@ class _Sync(SourceJob):
             self._do(plan)
 
     def _is_gone(self, row: Row, seen: Collection[str]) -> bool:
-        # What the reader refused is no record, but may well be there.
-        was_refused = any(self.skipped.counts[fault] for fault in ReaderFault)
-        is_there = was_refused and os.path.lexists(row.file.split(" ", 3)[-1])
-        return row.record_id not in seen and not is_there
+        # What the reader refused is no record, but may well be there; of pictures, the file tells.
+        was_refused = any(self.skipped.counts[fault] for fault in (*ReaderFault, FileFault.DAMAGED))
+        is_there = not self._source.startswith("folder:") or os.path.lexists(
+            row.file.split(" ", 3)[-1]
+        )
+        return row.record_id not in seen and not (was_refused and is_there)
 
     def _show(self, plan: Plan, unchanged_count: int, others: Collection[str]) -> None:
         known = self.stored_ids.intersection(row.item_id for row in plan.encoded)
