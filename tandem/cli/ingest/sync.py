@@ -140,7 +140,7 @@ class _Sync(SourceJob):
         gone = [row for row in map(self.job.row, plan.removed) if row]
         # So that nothing is a duplicate of what goes.
         self.job.answer((Status.SENT, "", row.item_id) for row in gone)
-        if plan.encoded or has_failed or self.job.free_duplicates():
+        if self.job.free_duplicates() or plan.encoded or has_failed:
             self.send()
         for start in range(0, len(plan.removed), MAX_ITEM_ID_COUNT):
             ids = plan.removed[start : start + MAX_ITEM_ID_COUNT]
