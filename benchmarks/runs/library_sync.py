@@ -339,7 +339,7 @@ def run(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
             time.sleep(3.0)  # Files of the last seconds are read twice.
             # Broken files are refused by the encoder before the model.
             steps = [ran.step("store", len(library.expected())), ran.step("unchanged", 0)]
-            ran.longest_pause_seconds = max(9.0, 2.5 * steps[1]["seconds"])
+            ran.longest_pause_seconds = max(4.0, 1.2 * steps[1]["seconds"])
             steps += [
                 ran.step("changed", library.change(0.02).total()),
                 ran.step("unchanged again", 0),
