@@ -108,6 +108,10 @@ def test_duplicates_are_left_out_and_change_places(index: Index, policy: str) ->
     assert index.named("small") == index.named("cut") == []
     assert index.named("poor") == (["2"] if policy == "link" else [])
 
+    # So is one whose like is edited, after the same sync.
+    write(index.source / f"{'poor' if policy == 'replace' else '2'}.jpg", picture(22))
+    index.run("sync", "--duplicates", policy)
+    assert index.ids == sorted({*left, "poor", "2"})
     index.run("sync")
     assert index.ids == sorted({*left, "poor", "2"})
 
