@@ -62,6 +62,7 @@ def test_none_is_forgotten() -> None:
     elsewhere = {
         "engines",  # needs a server of an engine
         "infinity",  # makes an environment of a peer's, minutes of downloads
+        "item_changes",  # needs a running system, and takes minutes
         "ray",  # needs the environment of integrations/ray
     }
     tests = "".join(

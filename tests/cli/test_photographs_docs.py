@@ -101,7 +101,10 @@ def test_the_pages_settings_are_fields_of_a_recipe() -> None:
     """The page's settings for a small folder are fields of the recipe."""
     from tandem.lab.training.recipes.named_recipes import photographs
 
-    assert set(SETTINGS) == {"be_batch_size", "matcher_batch_size", "held_out_family_count"}
+    assert set(SETTINGS) == {
+        *("be_batch_size", "matcher_batch_size", "held_out_family_count"),
+        "backbone_step_count",
+    }
     assert set(SETTINGS) <= set(photographs(1).to_dict())
     assert replace(photographs(1), be_batch_size=32).be_batch_size == 32
 
