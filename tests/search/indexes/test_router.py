@@ -32,6 +32,7 @@ from tandem.stages.items import ItemsQuery
 from tandem.stages.notes import SetWriter
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
+from tests.support.chassis.longer_times import holds_with_longer_times
 from tests.support.item_store.made_items import text_item
 from tests.support.orchestrator_svc.generations import (
     MODELS,
@@ -189,10 +190,14 @@ async def test_a_write_to_a_closed_index_fails_by_name_in_the_end(tmp_path: Path
     async with two_generations(tmp_path) as (shards, orchestrator):
         await begin_promotion(shards, "photos", 2)
         ingester = orchestrator.ingest_stream._ingester
-        ingester._batch_timeout_seconds = 0.3
-        [outcome] = await ingest(orchestrator, "item")
-        assert outcome.error is not None
-        assert outcome.error.reason == "WRITER_REFUSED"
+
+        async def check(factor: float) -> None:
+            ingester._batch_timeout_seconds = 0.3 * factor
+            [outcome] = await ingest(orchestrator, "item")
+            assert outcome.error is not None
+            assert outcome.error.reason == "WRITER_REFUSED"
+
+        await holds_with_longer_times(check)
 
 
 async def test_a_cursor_keeps_its_generation_until_that_is_dropped(tmp_path: Path) -> None:
