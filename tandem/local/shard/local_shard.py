@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -117,13 +118,17 @@ class LocalShard(FollowedShard):
     ) -> Sequence[str]:
         """Returns ids after that one."""
         check_ids_page(index_id, after, max_count)
+        chosen, is_over = selection or ItemSelection(), threading.Event()
         with STAGE_DURATION.labels("read").time():
             async with deadline.kept("the call of ListItemIds"):
-                return await self._in_thread(
-                    lambda: self._shard.item_ids(
-                        index_id, max_count, after, selection or ItemSelection()
+                try:
+                    return await self._in_thread(
+                        lambda: self._shard.item_ids(
+                            index_id, max_count, after, chosen, is_over.is_set
+                        )
                     )
-                )
+                finally:
+                    is_over.set()
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
         """Returns the state of the texts and the images of one index."""

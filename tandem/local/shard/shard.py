@@ -310,15 +310,24 @@ class StoredShard:
         return [item for item in items if item is not None], read_count
 
     def item_ids(
-        self, index_id: str, count: int, after: str, selection: ItemSelection
+        self,
+        index_id: str,
+        count: int,
+        after: str,
+        selection: ItemSelection,
+        is_over: Callable[[], bool],
     ) -> Sequence[str]:
-        """Returns the selected ids after that one, in byte order; raises IndexNotFound."""
+        """Returns the selected ids after that one, in byte order; raises IndexNotFound.
+
+        A selection of few of millions takes seconds of a thread that searches need: it stops
+        once its caller has left.
+        """
         index = self.index(index_id)
         where = None if selection.filter is None else selection.filter.tree
         if where is not None and (few := index.selected(None, where)) is not None:
             return [each for each in few if each > after and selection.has_id(each)][:count]
         found: list[str] = []
-        while len(found) < count:
+        while len(found) < count and not is_over():
             block = self._store.item_ids(index_id, _BLOCK_COUNT, after, selection.prefix)
             fitting = list(filter(selection.has_id, block))
             found += fitting if where is None else index.selected(fitting, where) or ()
