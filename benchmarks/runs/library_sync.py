@@ -77,7 +77,7 @@ class Library:
         self._made_count = 0
 
     def fill(self, count: int) -> None:
-        """Makes a folder of about so many files."""
+        """Makes a folder of about `count` files."""
         for number in range(int(count * 0.8)):
             odd = f" {self.rng.choice(ODD_NAMES)}" if number % 23 == 0 else ""
             self.add(f"{2000 + number % 12}/{number % 40:02}{odd}/IMG_{number:05}")
@@ -267,7 +267,7 @@ class Run:
         }
 
     def killed(self, count: int) -> tuple[str, int]:
-        """Kills commands, shards and orchestrators, so many altogether, while commands work.
+        """Kills commands, shards and orchestrators while commands work, `count` times in all.
 
         The library changes again when a command ends. Returns what they printed, and how many items
         were new.

@@ -54,7 +54,7 @@ _SELECTION = [
     parameter(name, "query", TEXT, what)
     for name, what in (
         ("id_prefix", "the first characters of ids"),
-        ("id_glob", "a pattern of ids; * stands for any characters, ? for one"),
+        ("id_glob", "a pattern of ids; * matches any characters, ? one"),
         ("filter", "a filter, as a search takes it as text"),
     )
 ]

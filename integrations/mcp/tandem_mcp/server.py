@@ -68,7 +68,7 @@ FALSE_ANSWERS = Field(
     "without an answer that may get one, for example 0.05; needs a calibrated index",
 )
 PREFIX = Field(description="only items whose ids begin so")
-PATTERN = Field(description="only items whose ids fit this: * stands for any characters, ? for one")
+PATTERN = Field(description="only items whose ids match this: * matches any characters, ? one")
 LIST_COUNT = Field(ge=1, le=500, description="how many items to list")
 ITEMS = Field(min_length=1, max_length=20, description="ids of stored items")
 PICTURES = Field(description="whether to return the pictures too, not only their ids")

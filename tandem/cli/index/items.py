@@ -12,7 +12,7 @@ from tandem.client import Access, Client
 from tandem.client.changes import Selected
 
 PREFIX = Annotated[str, "items whose ids begin so"]
-GLOB = Annotated[str, "items whose ids fit this pattern: * stands for any characters, ? for one"]
+GLOB = Annotated[str, "items whose ids match this pattern: * matches any characters, ? one"]
 WHERE = Annotated[str, "items that match this filter: 'style = noto and not exists hidden'"]
 DRY_RUN = Annotated[bool, "change nothing, and say what would be"]
 

@@ -24,7 +24,7 @@ class ItemSelection:
 
     id_prefix: str = ""
     id_glob: str = ""
-    """`*` stands for any characters, `/` among them, and `?` for one."""
+    """`*` matches any characters, including `/`, and `?` matches one."""
     filter: CheckedFilter | None = None
 
     def __post_init__(self) -> None:
