@@ -26,9 +26,9 @@ _OWN = ("index_id", "truncation_policy")
 _FLAGS = ("return_documents", "return_text", "raw_scores", "truncate")
 _READ = {"query", "documents", "texts", "top_n", "truncation_direction", *_FLAGS, *_OWN}
 # Members of the APIs that it resembles: only one model is served, and it reads what it can.
-_PASSED_OVER = {"model", "max_tokens_per_doc", "max_chunks_per_doc", "priority", "user"} | {
-    "truncate_prompt_tokens",
-    "mm_processor_kwargs",
+_PASSED_OVER = {
+    *("model", "max_tokens_per_doc", "max_chunks_per_doc", "priority", "user"),
+    *("truncate_prompt_tokens", "mm_processor_kwargs"),
 }
 
 _CROSS, _BI = "cross_encoder", "bi_encoder"

@@ -322,5 +322,5 @@ def _again(asked: SourceOptions, path: Path) -> tuple[SourceOptions, set[str]]:
         corpus, split, index_id = (lines[0][name] for name in ("corpus", "split", "index_id"))
         only = {line["record_id"] for line in lines}
     except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"{path} is no file of refused items ({error})") from error
+        raise ValueError(f"{path} is not a file of refused items ({error})") from error
     return replace(asked, corpus=corpus, split=split, index=asked.index or index_id), only
