@@ -407,7 +407,13 @@ async def test_a_late_model_works_while_anyones_inferences_are_finished(
             await watching.check_working(MOODY)
 
     await moody(triton_client, rows(PLAIN))
-    await watching.check_working(MOODY)
+    while True:
+        try:
+            await watching.check_working(MOODY)
+        except DeadlineExceeded:  # Triton counts an inference a moment after its answer.
+            await asyncio.sleep(0.01)
+        else:
+            break
     await watching.check_working(MOODY)
 
     monkeypatch.setattr(client_module, "_STALLED_SECONDS", 0.0)
