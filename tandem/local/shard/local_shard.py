@@ -2,12 +2,12 @@
 
 import asyncio
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from tandem.contract.deadline import Deadline
@@ -46,6 +46,8 @@ class LocalShard(FollowedShard):
         self._shard = shard
         self._threads = threads
         self._short_searches = ShortSearches()
+        # Listings take turns, part by part, in one thread: the others are for searches.
+        self._listing = asyncio.Semaphore(1)
 
     async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
         """Returns the nearest items to each of the query's embeddings."""
@@ -118,17 +120,16 @@ class LocalShard(FollowedShard):
     ) -> Sequence[str]:
         """Returns ids after that one."""
         check_ids_page(index_id, after, max_count)
-        chosen, is_over = selection or ItemSelection(), threading.Event()
+        chosen, found = selection or ItemSelection(), list[str]()
+        next_after: str | None = after
         with STAGE_DURATION.labels("read").time():
             async with deadline.kept("the call of ListItemIds"):
-                try:
-                    return await self._in_thread(
-                        lambda: self._shard.item_ids(
-                            index_id, max_count, after, chosen, is_over.is_set
-                        )
-                    )
-                finally:
-                    is_over.set()
+                while next_after is not None and len(found) < max_count:
+                    async with self._listing:
+                        read = partial(self._shard.item_ids, index_id, max_count - len(found))
+                        ids, next_after = await self._in_thread(partial(read, next_after, chosen))
+                    found += ids
+        return found
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
         """Returns the state of the texts and the images of one index."""

@@ -58,7 +58,9 @@ from tandem.stages.shard_answer import ShardAnswer
 log = get_logger()
 
 _DROP_COUNT = 256
+# How many ids a listing reads at once, and how many times before another one takes its turn.
 _BLOCK_COUNT = 1_000
+_PART_BLOCK_COUNT = 10
 
 # Raised where the store is closed, or being reopened.
 _STORE_CLOSED: tuple[type[Exception], ...] = (*DISK_FAULTS, ServiceUnavailable)
@@ -310,31 +312,26 @@ class StoredShard:
         return [item for item in items if item is not None], read_count
 
     def item_ids(
-        self,
-        index_id: str,
-        count: int,
-        after: str,
-        selection: ItemSelection,
-        is_over: Callable[[], bool],
-    ) -> Sequence[str]:
-        """Returns the selected ids after that one, in byte order; raises IndexNotFound.
+        self, index_id: str, count: int, after: str, selection: ItemSelection
+    ) -> tuple[Sequence[str], str | None]:
+        """Returns selected ids after that one, in byte order, and the id to go on after, if any.
 
-        A selection of few of millions takes seconds of a thread that searches need: it stops
-        once its caller has left.
+        Reads one part of the index: a selection of few of millions would otherwise keep a thread
+        that searches need for seconds. Raises IndexNotFound.
         """
         index = self.index(index_id)
         where = None if selection.filter is None else selection.filter.tree
         if where is not None and (few := index.selected(None, where)) is not None:
-            return [each for each in few if each > after and selection.has_id(each)][:count]
+            return [each for each in few if each > after and selection.has_id(each)][:count], None
         found: list[str] = []
-        while len(found) < count and not is_over():
+        for _ in range(_PART_BLOCK_COUNT):
             block = self._store.item_ids(index_id, _BLOCK_COUNT, after, selection.prefix)
             fitting = list(filter(selection.has_id, block))
             found += fitting if where is None else index.selected(fitting, where) or ()
-            if len(block) < _BLOCK_COUNT:
-                break
+            if len(block) < _BLOCK_COUNT or len(found) >= count:
+                return found[:count], None
             after = block[-1]
-        return found[:count]
+        return found, after
 
     def fingerprint(self, index_id: str) -> str:
         """Returns the fingerprint of the index's model; raises IndexNotFound."""
