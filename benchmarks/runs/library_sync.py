@@ -39,6 +39,8 @@ from tandem.client import Client
 from tandem.contract.content import content_bytes
 from tandem.contract.filtering.attributes import value_fault
 from tandem.corpus.scenes.records import scene_records
+from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.export.fresh_export import export_if_stale
 from tandem.stack.stack import LocalStack, Ports
 
 INDEX_ID = "library"
@@ -333,7 +335,9 @@ def run(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         library.fill(arguments.files)
         file_count = sum(each.is_file() for each in library.folder.rglob("*"))
         ports = Ports.free(shard_count=2)
-        with LocalStack(folder / "data", Path("model_repository"), ports, caches=False) as stack:
+        repository = folder / "model_repository"
+        export_if_stale(default_checkpoint(), repository)
+        with LocalStack(folder / "data", repository, ports, caches=False) as stack:
             stack.start()
             ran = Run(stack, library, folder / "state")
             time.sleep(3.0)  # Files of the last seconds are read twice.
