@@ -5,10 +5,11 @@ import os
 import random
 import threading
 import time
+import urllib.request
 
 import pytest
 
-from tandem.client import NO_RETRIES, Client
+from tandem.client import NO_RETRIES, Client, RetryPolicy
 from tandem.contract.content import Modality
 from tandem.errors import IndexNotFound, ServiceUnavailable, ShardsMissing, TandemError
 from tandem.local.item_store.item_store import ItemStore
@@ -67,6 +68,44 @@ def test_acknowledged_items_survive_kills_of_a_shard(
     assert _missing_by_search(tiny_stack, acknowledged) == set()
     # Positive control: an item that was never sent is reported as missing by the same look.
     assert _missing_in_store(tiny_stack, acknowledged | {"never-sent"}) == {"never-sent"}
+
+
+@pytest.mark.timeout(200)
+def test_a_shard_that_is_away_has_few_items_encoded_twice(tiny_stack: LocalStack) -> None:
+    """Those of the batches that were on their way when it was killed, however long it stays."""
+    item_count, batch_count, away_seconds = 400, 8, 5.0
+    items = [(f"away-{n}", f"{n} birds over {n % 7} boats") for n in range(item_count)]
+    before, stored_count, restart = _encoded_count(tiny_stack), 0, None
+    waits = RetryPolicy(max_backoff_seconds=0.1)
+    with Client(tiny_stack.address, retries=waits) as client:
+        for outcome in client.ingest(items, index_id=INDEX_ID, batch_item_count=batch_count):
+            assert outcome.error is None
+            stored_count += 1
+            if restart is None and stored_count > item_count // 4:
+                tiny_stack.kill_service("index-1")
+                restart = threading.Timer(away_seconds, tiny_stack.start_service, ["index-1"])
+                restart.start()
+    assert restart is not None
+    restart.join()
+    tiny_stack.wait_until_serving("index-1", time.monotonic() + 120)
+
+    encoded_count = _encoded_count(tiny_stack) - before
+    # The orchestrator has four batches of a stream at once, and the killed one may not have said
+    # what it stored.
+    assert stored_count == item_count <= encoded_count <= item_count + 5 * batch_count
+
+
+def _encoded_count(stack: LocalStack) -> int:
+    """Returns the contents that the model embedded, without canaries."""
+    with urllib.request.urlopen(stack.metrics_url("encoder"), timeout=30) as page:
+        lines = page.read().decode().splitlines()
+    return sum(
+        int(float(line.rpartition(" ")[2]))
+        for line in lines
+        if line.startswith("tandem_triton_request_rows_sum{")
+        and 'model="joint_encoder"' in line
+        and 'purpose="canary"' not in line
+    )
 
 
 def _kill_after(

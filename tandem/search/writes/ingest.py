@@ -77,20 +77,25 @@ class Ingester:
         self._shard_map = shard_map
         self._batch_timeout_seconds = batch_timeout_seconds
         self._encode_turns = Places(encode_batch_count)
+        self._failed_shards: set[int] = set()
+        """Those that failed to store their part last: they are asked before more is encoded."""
 
     async def encode(self, batch: IngestBatch) -> EncodedItems:
         """Encodes the batch's items, and notes the errors of those that cannot be stored.
 
-        Raises BatchSizeOutOfRange, IndexIdInvalid, RequestIdInvalid or TruncationPolicyInvalid for
-        a batch that is refused as a whole.
+        Items of a shard that failed and is still away have its error, and are not encoded. Raises
+        BatchSizeOutOfRange, IndexIdInvalid, RequestIdInvalid or TruncationPolicyInvalid for a batch
+        that is refused as a whole.
         """
         _check_batch(batch)
-        outcomes = _refusals(batch.items)
-        good = [number for number, error in enumerate(outcomes) if error is None]
-        if not good:
-            return EncodedItems(batch, outcomes)
+        outcomes = [_refusal(item) for item in batch.items]
         try:
             deadline = Deadline.after(self._batch_timeout_seconds)
+            if self._failed_shards:
+                outcomes = await self._with_absences(batch, outcomes, deadline)
+            good = [number for number, error in enumerate(outcomes) if error is None]
+            if not good:
+                return EncodedItems(batch, outcomes)
             route = await self._router.route(batch.index_id, deadline)
             return await self._encoded_for(route, batch, good, outcomes)
         except TandemError as error:
@@ -126,6 +131,7 @@ class Ingester:
                     except (WriterRefused, ModelMismatch) as error:
                         part = await self._encoded_again(part, error, deadline)
             except TandemError as error:
+                self._failed_shards.add(shard)
                 for number in items:
                     outcomes[number] = error.kept()
                 return
@@ -140,6 +146,26 @@ class Ingester:
         with timed_stage("ingest_store"):
             await fan_out(*(store_on(*entry) for entry in items_of_shard.items()))
         return Ingested(outcomes, sequences, _text_uses({**encoded.items, **stored}), switches)
+
+    async def _with_absences(
+        self, batch: IngestBatch, outcomes: Outcomes, deadline: Deadline
+    ) -> Outcomes:
+        """Returns the outcomes with the errors of failed shards that do not answer yet."""
+        owners = [
+            None if error else self._shard_map.owner(batch.index_id, item.item_id)
+            for item, error in zip(batch.items, outcomes, strict=True)
+        ]
+        errors: dict[int | None, TandemError] = {}
+
+        async def ask(shard: int) -> None:
+            try:
+                await self._shards[shard].note(batch.index_id, deadline)  # any small read
+                self._failed_shards.discard(shard)
+            except TandemError as error:
+                errors[shard] = error.kept()
+
+        await fan_out(*map(ask, self._failed_shards.intersection(owners)))
+        return [error or errors.get(own) for error, own in zip(outcomes, owners, strict=True)]
 
     async def _write(self, part: EncodedItems, shard: int, deadline: Deadline) -> int:
         """Commits items of one shard, and returns its sequence then."""
@@ -203,12 +229,8 @@ def _check_batch(batch: IngestBatch) -> None:
     check_request_id(batch.request_id)
 
 
-def _refusals(items: Sequence[IncomingItem]) -> Outcomes:
-    """Returns what is wrong with each item, as far as the batch alone shows."""
-    return [_refusal(item) for item in items]
-
-
 def _refusal(item: IncomingItem) -> TandemError | None:
+    """Returns what is wrong with an item, as far as it alone shows."""
     try:
         check_item_id(item.item_id)
     except TandemError as error:

@@ -117,6 +117,30 @@ async def test_a_shard_that_fails_fails_only_its_own_items(shard_count: int) -> 
             assert (item.item_id in stored(behind)) is not is_on_failing
 
 
+async def test_items_of_an_absent_shard_are_encoded_once_until_it_is_back() -> None:
+    """A client sends them again and again; those of the other shard are stored meanwhile."""
+    async with stack() as behind:
+        items = [text(f"item-{n}", n) for n in range(30)]
+        own = [behind.shard_map.owner("scenes", item.item_id) == 1 for item in items]
+        is_away = True
+
+        async def away(request: object) -> None:
+            if is_away:
+                raise errors.ServiceUnavailable(service="index", why="it restarts")
+
+        for method in ("UpsertItems", "ReadNotes"):
+            behind.shards[1].before[method] = away
+
+        for attempt in range(3):
+            outcomes = await ingest(behind, items)
+            assert [error is not None for error in outcomes] == own, attempt
+        is_away = False
+        assert await ingest(behind, items) == [None] * 30
+
+        encoded = [len(each.contents) for each in behind.encoder.requests("EncodeContents")]  # type: ignore[attr-defined]
+        assert encoded == [30, own.count(False), own.count(False), 30]
+
+
 async def test_an_encoder_that_fails_fails_the_batch_item_by_item() -> None:
     """The stream continues; an item that was refused for itself keeps its own reason."""
     async with stack() as behind:

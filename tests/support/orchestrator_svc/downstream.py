@@ -398,6 +398,8 @@ class FakeShard(FakeReranker, IndexServiceServicer):
         self, request: index_pb.ReadNotesRequest, context: grpc.aio.ServicerContext
     ) -> index_pb.ReadNotesResponse:
         """Returns the notes; a search asks for them too, which `asked` does not count."""
+        if "ReadNotes" in self.before:
+            await self.before["ReadNotes"](request)
         found = [note for key, note in self.notes.items() if key.startswith(request.prefix)]
         return index_pb.ReadNotesResponse(notes=found)
 
