@@ -17,7 +17,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -178,6 +178,14 @@ def learned_row(
     return Row(f"{name}{alone}", setting, ranks, test.image_of_text.tolist())
 
 
+def served_row(image_queries: Row | None, text_queries: Row | None) -> Row | None:
+    """Returns the row of what searches get: each direction by its own network alone."""
+    if not (image_queries and text_queries):
+        return None
+    ranks = image_queries.ranks[0], text_queries.ranks[1]
+    return replace(image_queries, method="LeaPRR as served", ranks=ranks)
+
+
 def ranks_of(sides: Sequence[SearchSide], orders: Sequence[Sequence[Order]]) -> Ranks:
     """Returns the ranks of both directions by seed, of each seed's two orders."""
     by_image, by_text = (
@@ -197,6 +205,9 @@ def report(bench: Bench, test: CorpusNeighbours, elsewhere: Sequence[Path]) -> I
     """Yields every table of what is trained."""
     base = base_row(test)
     full = learned_row(bench, test, FULL)
+    alone = [
+        learned_row(bench, test, FULL, networks) for networks in ("image_queries", "text_queries")
+    ]
     label_free = label_free_rows(bench, test)
     yield json.dumps({"queries": [len(each[0]) for each in base.ranks], **about(test)})
     yield json.dumps({"settings": asdict(bench.config(FULL)), "epochs": bench.epoch_count})
@@ -205,12 +216,18 @@ def report(bench: Bench, test: CorpusNeighbours, elsewhere: Sequence[Path]) -> I
     if full:
         yield ""
         yield from test_lines(full, [base, *label_free])
+    if served := served_row(*alone):
+        yield ""
+        yield from recall_lines(base, [served])
+        yield ""
+        yield from test_lines(served, [base, *label_free])
     yield from ["", "Headroom", "", *pool_lines(base), "", "Tables 2 and 3, Figures 4 and 5", ""]
-    alone = [
-        learned_row(bench, test, FULL, networks) for networks in ("image_queries", "text_queries")
-    ]
-    others = [learned_row(bench, test, run) for run in RUNS if run != FULL]
-    yield from recall_lines(base, [base, *(row for row in (full, *alone, *others) if row)])
+    others = [*alone, *(learned_row(bench, test, run) for run in RUNS if run != FULL)]
+    found = [row for row in others if row]
+    yield from recall_lines(base, [base, *([full] if full else []), *found])
+    if full:
+        yield ""
+        yield from test_lines(full, found)
     for path in elsewhere:
         other = load_neighbours(path)
         row, its_base = learned_row(bench, other, FULL), base_row(other)

@@ -47,9 +47,12 @@ class Row:
         return list(of_picture.values())
 
     def p_value(self, side: int, other: "Row") -> float:
-        """Returns p of the paired test of R@1 against another row of one seed."""
-        count = len(self.ranks[side])
-        return paired_p_value(self.hits(side), [count * each for each in other.hits(side)])
+        """Returns p of the paired test of R@1 against another row of one seed or as many."""
+        own, others = len(self.ranks[side]), len(other.ranks[side])
+        weight = own // others
+        if weight * others != own:
+            raise ValueError(f"{own} seeds of {self.method}, {others} of {other.method}")
+        return paired_p_value(self.hits(side), [weight * each for each in other.hits(side)])
 
     def gap(self, side: int, other: "Row") -> float:
         """Returns how many points of R@1 this row is above another."""
