@@ -98,6 +98,19 @@ def test_a_renamed_folder_is_not_sent(photos: Path, told: Told) -> None:
     assert stored.attributes["file"] == "zero/000.jpg"
 
 
+def test_a_picture_with_a_renamed_caption_is_stored(photos: Path, told: Told) -> None:
+    """It moved and changed, and its caption only moved."""
+    run("sync", photos, told)
+    told.taken()
+    (photos / "0").rename(photos / "zero")
+    write(photos / "zero/000.jpg", "edited")
+
+    run("sync", photos, told)
+
+    assert told.taken() == ["zero/000"]
+    assert contents(told) == on_disk(photos)
+
+
 @pytest.mark.parametrize("command", ["sync", "ingest"])
 def test_other_attributes_are_neither_read_nor_sent(
     tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch, command: str

@@ -209,8 +209,8 @@ class SentItems:
             seen = {(row.state, row.status is Status.SENT) for row in known.values()}
             picture = known.get(record.record_id)
             if state and not self._reads_all:
-                # Nothing changed, and all was answered.
-                if seen == {(state, False)}:
+                # Nothing changed, and all was answered; a new picture's caption may be a copy.
+                if picture and seen == {(state, False)}:
                     self.unchanged_count += 1
                     continue
                 # Captions or attributes changed.
