@@ -18,7 +18,7 @@ _LISTS: Final = (".csv", ".json", ".jsonl", ".ndjson", ".tsv", ".xlsx")
 
 
 class FileFault(StrEnum):
-    """Lists why a file or folder was skipped, other than for its format."""
+    """Lists why a file, folder or row was skipped, other than for its format."""
 
     HIDDEN = "hidden"
     EXCLUDED = "excluded"
@@ -36,6 +36,7 @@ class FileFault(StrEnum):
     COMPRESSED = "compressed archive"
     DAMAGED = "damaged archive"
     PARTS_MISSING = "files that should be there"
+    REPLACED = "row with the id of a later one"
 
 
 class ReaderFault(StrEnum):

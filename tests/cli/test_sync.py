@@ -140,6 +140,26 @@ def test_other_attributes_are_neither_read_nor_sent(
     assert "b" in told.ids
 
 
+@pytest.mark.parametrize("command", ["sync", "ingest"])
+def test_of_rows_with_one_id_the_last_is_stored(tmp_path: Path, told: Told, command: str) -> None:
+    """It is said, and the next run sends nothing; `tandem set` does the same."""
+    table = tmp_path / "shop.csv"
+    write(table, "id,text,price\na,a cup,1\nb,a jug,2\na,a red cup,3\n")
+    options = "--index", "photos"
+    for taken in (["b", "a"], []):
+        said = run(command, table, told, *options).output
+        assert "row with the id of a later one: a (" in " ".join(said.split())
+        assert told.taken() == taken
+    assert contents(told) == {"a": "a red cup", "b": "a jug"}
+    write(table, "id,price\na,4\nb,5\na,6\n")
+
+    said = run("set", table, told, *options).output
+
+    assert "passed over: 1 (row with the id of a later one 1)" in said
+    prices = {i: each.item.attributes["price"] for i, each in told.index.items("photos").items()}
+    assert prices == {"a": 6, "b": 5}
+
+
 def test_a_source_that_is_not_there_empties_no_index(
     photos: Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:

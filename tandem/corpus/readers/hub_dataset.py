@@ -1,6 +1,6 @@
 """Reads what Hugging Face's library `datasets` loads, where it is installed, as tables."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from tandem.corpus.left_out import LeftOut
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.shards import ShardFile
 from tandem.corpus.readers.splits import split_named
-from tandem.corpus.readers.table import Reader
+from tandem.corpus.readers.table import Reader, last_records
 from tandem.corpus.readers.text_tables import Row, Table
 
 
@@ -18,8 +18,9 @@ class _LoadedTable(Table):
         self.shard, self.loaded, self.left_out = shard, loaded, left_out
         self.columns, self.row_count = dict.fromkeys(loaded.column_names), len(loaded)
 
-    def rows(self, image: str = "") -> Iterator[Row]:
-        for number, row in enumerate(self.loaded):
+    def rows(self, image: str = "", only: Collection[str] | None = None) -> Iterator[Row]:
+        names = [each for each in self.columns if only is None or each in only]
+        for number, row in enumerate(self.loaded.select_columns(names)):
             if isinstance(cell := row.get(image), dict):
                 row[image] = cell["path"] if cell["bytes"] is None else cell["bytes"]
             yield number, f"{self.shard.path}: row {number}", row
@@ -48,5 +49,5 @@ def read_dataset(
         if isinstance(kind, datasets.Image):
             loaded = loaded.cast_column(column, datasets.Image(decode=False))
     table = _LoadedTable(ShardFile(name, name.name), loaded, left_out)
-    reader = Reader(table, None, columns or {}, split, "en", left_out)
-    return RecordStream(reader.records(), name, left_out, table.row_count)
+    reader = Reader(table, None, columns or {}, split, "en")
+    return RecordStream(last_records([reader]), name, left_out, table.row_count)

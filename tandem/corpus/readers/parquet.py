@@ -3,7 +3,7 @@
 Needs the extra `parquet`: importing this module without it raises ExtraMissing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -118,13 +118,14 @@ class ParquetTable(Table):
         except _BROKEN as error:
             raise _no_parquet(file, error) from error
 
-    def rows(self, image: str = "") -> Iterator[Row]:
+    def rows(self, image: str = "", only: Collection[str] | None = None) -> Iterator[Row]:
         """Yields the rows; their pictures are read on demand."""
         file, number = self.shard.path, 0
         read = [each.name for each in self._schema if _is_read(each.type) or each.name == "id"]
+        read = [name for name in read if only is None or name in only]
         is_image = image in self.columns and image not in read
         for name in self.columns:
-            if name not in (*read, image):
+            if only is None and name not in (*read, image):
                 why = f"{self._schema.field(name).type}, of which no attribute is"
                 self.left_out.column_counts[f"{file}: {name}: {why}"] += self.row_count
         try:

@@ -97,8 +97,13 @@ class RecordStream(Iterator[Record]):
         return not same
 
 
+def id_key(item_id: str) -> int:
+    """Returns 64 bits of the hash of an id in NFC."""
+    return hash(unicodedata.normalize("NFC", item_id))
+
+
 class _ItemIds:
-    """Holds 64 bits of the hash of each id so far, in NFC: 8 bytes, since there may be millions."""
+    """Holds the key of each id so far: 8 bytes, since there may be millions."""
 
     def __init__(self) -> None:
         self._sorted = np.empty(0, np.int64)
@@ -112,7 +117,7 @@ class _ItemIds:
         own: set[int] = set()
         for item_id in (record.record_id, *(each.caption_id for each in record.captions)):
             item_id.encode()
-            key = hash(unicodedata.normalize("NFC", item_id))
+            key = id_key(item_id)
             place = int(np.searchsorted(self._sorted, key))
             is_old = place < len(self._sorted) and self._sorted[place] == key
             if is_old or key in self._recent or key in own:

@@ -3,7 +3,7 @@
     image                bytes, a path from the table's folder, base64, or the struct {bytes, path}
                          that Hugging Face's datasets write; also picture, photo, file_name …
     captions, caption    a text or a list of texts; or text; or all of caption_0 …
-    id                   optional: a text or a number, unique among the rows
+    id                   optional: a text or a number; of rows with one, the last counts
     split                optional, if there are names of splits in it; otherwise the file's name
                          gives it (shards.py)
     language or lang     optional: a text
@@ -15,10 +15,12 @@ A row without a picture is the text itself.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from tandem.contract.filtering.attributes import (
     MAX_ATTRIBUTE_COUNT,
@@ -40,7 +42,7 @@ from tandem.corpus.readers.caption_text import (
     numbered_captions,
 )
 from tandem.corpus.readers.image_sources import CellImage, NoImage
-from tandem.corpus.readers.record_stream import RecordStream
+from tandem.corpus.readers.record_stream import RecordStream, id_key
 from tandem.corpus.readers.shards import (
     ShardFile,
     check_one_configuration,
@@ -66,6 +68,9 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = {
 _NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
 # `tandem ingest` may add the split, the language and an attribute of captions.
 _MAX_COLUMN_COUNT: Final = MAX_ATTRIBUTE_COUNT - 3
+
+_NamedRow = tuple[str, int, str, dict[str, Any]]
+"""The id, number, place and cells of a row."""
 
 
 def read_table(
@@ -105,7 +110,7 @@ def read_table(
             is_divided = split in row_splits or any(map(is_well_known, row_splits))
             for each in row_splits if is_divided else {of_file}:
                 own = each if is_divided else None
-                splits[each].append(Reader(table, own, asked, given, language, left_out))
+                splits[each].append(Reader(table, own, asked, given, language))
     is_whole = splits.keys() == {WHOLE_SPLIT} and is_well_known(split)
     if is_whole or split == EVERY_SPLIT:
         chosen = [reader for found in splits.values() for reader in found]
@@ -113,10 +118,18 @@ def read_table(
         chosen = splits[split_named(split, splits, path, left_out)]
     check_one_configuration((each.table.shard for each in chosen), split)
     report_missing_parts((each.table.shard for each in chosen), left_out)
-    records = (record for reader in chosen for record in reader.records())
     is_counted = all(each.row_split is None for each in chosen)
     total = sum(each.table.row_count for each in chosen) if is_counted else None
-    return RecordStream(records, path, left_out, total, is_undivided=is_whole)
+    return RecordStream(last_records(chosen), path, left_out, total, is_undivided=is_whole)
+
+
+def last_records(readers: Sequence["Reader"]) -> Iterator[Record]:
+    """Yields the records of tables, of those with one id the last."""
+    keys = np.fromiter((id_key(each) for reader in readers for each in reader.ids()), np.int64)
+    found, counts = np.unique(keys, return_counts=True)
+    left = dict(zip(found[counts > 1].tolist(), counts[counts > 1].tolist(), strict=True))
+    for reader in readers:
+        yield from reader.records(left)
 
 
 def _opened(shard: ShardFile, split_column: str, left_out: LeftOut) -> Table:
@@ -140,13 +153,12 @@ class Reader:
         asked: Mapping[str, str],
         split: str,
         language: str,
-        left_out: LeftOut,
     ) -> None:
         """Takes the rows with `row_split` in their column of splits; all of a table without one.
 
         Raises CorpusMalformed for an asked column that is missing.
         """
-        self.table, self.row_split, self._left_out = table, row_split, left_out
+        self.table, self.row_split = table, row_split
         self._asked, self._split = asked, split
         self._language = self.table.shard.partitions.get(LANGUAGE_FIELD, language)
         self._id, self._image, text, self._by, self._spoken = map(self._found, ROLES)
@@ -154,11 +166,26 @@ class Reader:
         numbered = sorted((int(match[1]), name) for name, match in matches if match)
         self._texts = [text] if text else [name for _, name in numbered]
 
-    def records(self) -> Iterator[Record]:
-        """Yields the records; rows that follow one another with one picture and no id are one."""
+    def ids(self) -> Iterator[str]:
+        """Yields the ids of the records; what cannot be read is left out by `records`."""
+        left_out, self.table.left_out = self.table.left_out, LeftOut(goes_on=True)
+        only = {self._id or self._image, self._by}
+        for _, rows in groupby(self._rows("", only), self._key):
+            yield next(rows)[0]
+        self.table.left_out = left_out
+
+    def records(self, left: dict[int, int]) -> Iterator[Record]:
+        """Yields the records; rows that follow one another with one picture and no id are one.
+
+        Passes over those of which `left`, by the key of their id, has more than one.
+        """
         self._attributes = dict(self._named_attributes())
-        for _, rows in groupby(self._rows(), lambda each: each[1 if self._id else 0]):
+        for _, rows in groupby(self._rows(self._image), self._key):
             (record_id, _, place, row), *more = rows
+            if left.get(key := id_key(record_id), 1) > 1:
+                left[key] -= 1
+                self.table.left_out.pass_over(f"{record_id} ({place})", FileFault.REPLACED)
+                continue
             texts: list[str] = []
             language = fault = text = None
             try:
@@ -181,15 +208,18 @@ class Reader:
             about = captions, self._split, record_id, self._image_of(cell, place)
             yield Record(record_id, *about, attributes, fault, text)
 
-    def _rows(self) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
-        """Yields id, number, place and cells of each row that is meant."""
-        for number, place, row in self.table.rows(self._image):
+    def _key(self, row: _NamedRow) -> object:
+        return row[1 if self._id else 0]
+
+    def _rows(self, image: str, only: Collection[str] | None = None) -> Iterator[_NamedRow]:
+        """Yields each row that is meant."""
+        for number, place, row in self.table.rows(image, only):
             if self.row_split not in (None, row.get(self._by) or WHOLE_SPLIT):
                 continue
             try:
                 name = self._name_of(row, place) or f"{self.table.shard.name}/{number}"
             except CorpusMalformed as error:
-                self._left_out.refuse(error)
+                self.table.left_out.refuse(error)
                 continue
             yield record_id_of(name), number, place, row
 
@@ -267,8 +297,8 @@ class Reader:
             else:
                 names[name] = column
                 if name != column:
-                    self._left_out.note(f"the column {column!r} is the attribute {name}")
+                    self.table.left_out.note(f"the column {column!r} is the attribute {name}")
         return ((column, name) for name, column in names.items())
 
     def _leave_out(self, column: str, why: str, count: int = 1) -> None:
-        self._left_out.column_counts[f"{self.table.shard.path}: {column}: {why}"] += count
+        self.table.left_out.column_counts[f"{self.table.shard.path}: {column}: {why}"] += count

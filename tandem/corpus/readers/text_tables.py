@@ -8,7 +8,7 @@ import json
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -64,8 +64,11 @@ class Table:
             left_out.note(each)
         self.left_out = left_out
 
-    def rows(self, _image: str = "") -> Iterator[Row]:
-        """Yields the rows, with `_image` as the column of pictures; leaves out unreadable ones."""
+    def rows(self, _image: str = "", _only: Collection[str] | None = None) -> Iterator[Row]:
+        """Yields the rows, with `_image` as the column of pictures; leaves out unreadable ones.
+
+        No other columns than `_only` need be read, if they are given.
+        """
         raise NotImplementedError
 
     def value(self, _column: str, cell: object) -> AttributeValue | None:
@@ -134,7 +137,7 @@ class CsvTable(Table):
         match = None if read is str else _CELL.fullmatch(cell)
         return None if match and match["missing"] is not None else read(cell)
 
-    def rows(self, _image: str = "") -> Iterator[Row]:
+    def rows(self, _image: str = "", _only: Collection[str] | None = None) -> Iterator[Row]:
         """Yields the rows that are not blank; an empty cell is None."""
         path, number = self.shard.path, -1
         try:
@@ -166,7 +169,7 @@ class CsvTable(Table):
 class JsonLinesTable(Table):
     """A file with a JSON object on each line."""
 
-    def rows(self, _image: str = "") -> Iterator[Row]:
+    def rows(self, _image: str = "", _only: Collection[str] | None = None) -> Iterator[Row]:
         """Yields the rows of lines that are not blank."""
         path = self.shard.path
         lines = numbered_lines(path, self.shard.root, MAX_ROW_BYTES)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tandem.corpus.errors import CorpusMalformed, PictureFileMissing, PictureIsUrl, PictureMissing
-from tandem.corpus.left_out import LeftOut, ReaderFault
+from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
 from tandem.corpus.readers.table import read_table
 from tandem.corpus.records import Record
 
@@ -111,17 +111,42 @@ def test_columns_of_a_csv_have_types(tmp_path: Path) -> None:
                 assert types == {name: type(value) for name, value in expected[record_id].items()}
 
 
+def test_of_rows_with_one_id_the_last_counts(tmp_path: Path) -> None:
+    """Also in another file, and of pictures' paths; the others are counted by name."""
+    (tmp_path / "files").mkdir()
+    first = "id,text,n\na,one,1\nb,two,2\na,three,3\n"
+    (tmp_path / "files" / "1.csv").write_text(first)
+    pq.write_table(
+        pa.table({"id": ["c", "b"], "text": ["x", "y"]}), tmp_path / "files" / "2.parquet"
+    )
+    (tmp_path / "files" / "3.jsonl").write_text('{"id": "a", "text": "four"}\n{"id": "d"}')
+    left_out = LeftOut()
+
+    found = list(read_table(tmp_path / "files", "test", left_out=left_out))
+
+    assert [(each.record_id, each.text) for each in found] == [
+        *(("c", "x"), ("b", "y"), ("a", "four"), ("d", None)),
+    ]
+    assert left_out.file_counts == {FileFault.REPLACED: 3}
+    [_, named] = left_out.file_lines()
+    assert named.endswith(f"a ({tmp_path}/files/1.csv: line 4)"), named
+    paths = "image,text\nimg/a.jpg,one\nimg/a.jpg,two\nimg/b.jpg,x\nimg/a.jpg,three\n"
+    other, last = records(tmp_path / "a.csv", paths, left_out)
+    assert [each.text for each in last.captions] == ["three"]
+    assert other.record_id == "img/b.jpg"
+
+
 def test_rows_and_values_that_cannot_be_are_named(tmp_path: Path) -> None:
     """Each alone; nothing else of the row or table is lost."""
     long = json.dumps({"id": "a", "text": "t", "n": 2**70, "x": "x" * 2000, "l": [1], "ok": True})
     lines = [long, '{"id": "b", "d": {"e": 1}, "f": NaN}', '{"id": null}', '{"id": {}}']
-    lines += ["[]", "{", '{"id": "a"}']
+    lines += ["[]", "{"]
     left_out = LeftOut(goes_on=True)
 
     found = by_id(records(tmp_path / "a.jsonl", "\n".join(lines), left_out))
 
     assert found == {"a": {"ok": True}, "b": {}}
-    assert left_out.counts == {ReaderFault.MALFORMED: 4, ReaderFault.SAME_ID: 1}
+    assert left_out.counts == {ReaderFault.MALFORMED: 4}
     place = tmp_path / "a.jsonl"
     assert left_out.column_counts == {
         f"{place}: n: n is an integer of over 64 bits": 1,
