@@ -82,8 +82,8 @@ class HttpCall:
             raise malformed("the URL has a parameter twice", "send each once")
         return dict(given)
 
-    async def members(self) -> dict[str, Any]:
-        """Returns the members of a JSON object; raises HttpRefusal or TandemError.
+    async def members(self, batch: str = "") -> dict[str, Any]:
+        """Returns the members of a JSON object, as read_json; raises HttpRefusal or TandemError.
 
         A page of another origin can send some content types without asking, but not JSON's.
         """
@@ -94,7 +94,7 @@ class HttpCall:
                 f"the content type is not {JSON_TYPE}; send that",
                 {"accept-post": JSON_TYPE},
             )
-        value = await read_json(self.body, self.operation.method.limit)
+        value = await read_json(self.body, self.operation.method.limit, batch)
         if not isinstance(value, dict):
             raise malformed("the body is not a JSON object")
         return value

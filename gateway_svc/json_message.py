@@ -33,9 +33,25 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 _ROUNDED_FROM = 2**53
 
 
-async def read_json(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
-    """Returns the JSON value of a body; raises RequestMalformed or MessageTooLarge."""
-    return await by_size(len(body), _read, body, limit)
+async def read_json(body: bytes, limit: RequestLimit, batch: str = "") -> Any:  # noqa: ANN401 (JSON)
+    """Returns the JSON value of a body; raises RequestMalformed or MessageTooLarge.
+
+    The elements of the member `batch` are left to `check_unicode`, each for itself.
+    """
+    return await by_size(len(body), _read, body, limit, batch)
+
+
+def check_unicode(value: Any) -> None:  # noqa: ANN401 (JSON)
+    """Raises RequestMalformed for a lone surrogate: protobuf fails over one without naming it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        before = error.object[max(0, error.start - _MAX_NAME_CHARACTERS) : error.start]
+        raise malformed(
+            f"there is a lone surrogate after {before!a}", "send text that is Unicode"
+        ) from None
+    except RecursionError:
+        raise malformed(*_DEPTH) from None
 
 
 async def message_from_json(
@@ -106,7 +122,7 @@ def _plain(typed: dict[str, Any]) -> Any:  # noqa: ANN401 (JSON)
     return number if abs(number) < _ROUNDED_FROM else typed
 
 
-def _read(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
+def _read(body: bytes, limit: RequestLimit, batch: str) -> Any:  # noqa: ANN401 (JSON)
     # Counting is fast; parsing makes an object of every value.
     count = body.count(b",") + body.count(b"[") + body.count(b"{")
     most = limit.max_field_count + _TEXT_SIGN_COUNT
@@ -117,18 +133,12 @@ def _read(body: bytes, limit: RequestLimit) -> Any:  # noqa: ANN401 (JSON)
             body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_members
         )
         if b"\\u" in body:
-            # protobuf fails over a lone surrogate without naming it.
-            json.dumps(value, ensure_ascii=False).encode()
+            check_unicode({**value, batch: None} if isinstance(value, dict) else value)
     except RecursionError:
         raise malformed(*_DEPTH) from None
     except UnicodeDecodeError as error:
         raise malformed(
             f"the body is not UTF-8 at byte {error.start:,}", "send JSON in UTF-8"
-        ) from None
-    except UnicodeEncodeError as error:
-        before = error.object[max(0, error.start - _MAX_NAME_CHARACTERS) : error.start]
-        raise malformed(
-            f"there is a lone surrogate after {before!a}", "send text that is Unicode"
         ) from None
     except ValueError as error:
         raise malformed(f"it is not JSON: {_short(error)}") from None

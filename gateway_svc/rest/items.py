@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway_svc.faults import item_error, malformed, problem_members
 from gateway_svc.http_call import HttpCall, answer_json, operation
-from gateway_svc.json_message import by_size, parsed
+from gateway_svc.json_message import by_size, check_unicode, parsed
 from gateway_svc.openapi import (
     CONTENT,
     TEXT,
@@ -69,7 +69,7 @@ async def put_items(call: HttpCall) -> Response:
 
     Returns each item's outcome; the status is 200 if all are stored, otherwise 207.
     """
-    members = await call.members()
+    members = await call.members("items")
     items = members.pop("items", None)
     if not isinstance(items, list):
         raise malformed("items is not a list")
@@ -94,7 +94,7 @@ async def patch_items(call: HttpCall) -> Response:
 
     null removes an attribute. The status is 200 if all are changed, otherwise 207.
     """
-    members = _with_filter(await call.members())
+    members = _with_filter(await call.members("patches"))
     patches = members.pop("patches", None)
     if not isinstance(patches, list):
         raise malformed("patches is not a list")
@@ -221,11 +221,13 @@ def _add_each(messages: Any, values: list[Any], read: Read, name: str) -> Refuse
     refused: Refused = {}
     for number, value in enumerate(values):
         try:
+            check_unicode(value)
             messages.append(read(value, f"{name}[{number}]"))
         except RequestMalformed as error:
             given = value.get("item_id") if isinstance(value, dict) else None
             made = f"\0{number}"  # which no item has
-            refused[made] = given if isinstance(given, str) else "", error
+            shown = given.encode(errors="replace").decode() if isinstance(given, str) else ""
+            refused[made] = shown, error
             messages.add(item_id=made)
     return refused
 

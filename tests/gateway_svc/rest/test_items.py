@@ -46,6 +46,40 @@ async def test_a_batch_is_stored_with_its_attributes() -> None:
     assert list(found["tags"].texts.values) == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "name"), [("PUT", "/v1/items", "items"), ("PATCH", "/v1/items", "patches")]
+)
+async def test_a_lone_surrogate_refuses_its_item_alone(method: str, path: str, name: str) -> None:
+    """Wherever it is; outside of the items it refuses the call."""
+    odd: list[dict[str, Any]] = [
+        {"item_id": "a\ud800"},
+        {"attributes": {"style": "\udfff"}},
+        {"attributes": {"\ud800": 1}},
+        {"content": "a \ud83d dog"},
+    ]
+    items = [{"item_id": f"{n}", **each} for n, each in enumerate([*odd, {"attributes": {"n": 1}}])]
+    if name == "items":
+        items = [{"content": "a dog", **each} for each in items]
+    else:
+        del items[3]
+    async with gateway() as served:
+        client, headers = served.client, {"content-type": "application/json"}
+        body = {"index_id": "i", name: items}
+        answer = await client.request(method, path, content=json.dumps(body), headers=headers)
+        whole = json.dumps({**body, "request_id": "\ud800"})
+        refused = await client.request(method, path, content=whole, headers=headers)
+
+    [sent] = served.service.requests
+    assert [each.item_id for each in getattr(sent, name) if "\0" not in each.item_id] == ["4"]
+    if name == "items":
+        *bad, good = answer.json()["results"]
+        assert good == {"item_id": "4"}
+        assert [each["item_id"] for each in bad] == ["a?", "1", "2", "3"]
+        assert all("lone surrogate after" in each["error"]["detail"] for each in bad)
+    assert answer.status_code == (207 if name == "items" else 200), answer.text
+    assert (refused.status_code, "lone surrogate" in refused.text) == (400, True)
+
+
 VALUES = {
     "sku": Value(integer=2**53 + 1),
     "least": Value(integer=-(2**63)),
