@@ -65,3 +65,5 @@ def test_the_page_of_filters_shows_what_the_commands_print() -> None:
 def test_a_command_without_items_or_with_two_kinds_is_refused(words: tuple[str, ...]) -> None:
     with FakeServer() as fake:
         assert run(fake, *words).exit_code == 2
+        missing = run(fake, "set", "prices.csv")
+        assert "'prices.csv': there is no such file" in " ".join(missing.output.split())

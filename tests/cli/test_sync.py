@@ -94,6 +94,8 @@ def test_a_renamed_folder_is_not_sent(photos: Path, told: Told) -> None:
     assert told.taken() == ["2/002", "new"]
     assert contents(told) == on_disk(photos)
     assert {json.loads(line).get("event") for line in lines} >= {"plan", None}
+    plan_line, last = run("sync", photos, told, "--json").stdout.splitlines()
+    assert (json.loads(plan_line)["event"], json.loads(last)["stored_count"]) == ("plan", 0)
     stored = told.index.items("photos")["zero/000"].item
     assert stored.attributes["file"] == "zero/000.jpg"
 
@@ -149,6 +151,8 @@ def test_of_rows_with_one_id_the_last_is_stored(tmp_path: Path, told: Told, comm
     for taken in (["b", "a"], []):
         said = run(command, table, told, *options).output
         assert "row with the id of a later one: a (" in " ".join(said.split())
+        assert "2 rows" in said
+        assert "pictures" not in said
         assert told.taken() == taken
     assert contents(told) == {"a": "a red cup", "b": "a jug"}
     write(table, "id,price\na,4\nb,5\na,6\n")

@@ -23,6 +23,7 @@ from tandem.client import Changes, Client, ItemPatch, NewPatch
 from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.splits import EVERY_SPLIT
+from tandem.corpus.readers.table import TABLES
 
 _SHOWN_COUNT = 10
 
@@ -104,7 +105,9 @@ def _attributes(values: Sequence[str], unset: Sequence[str]) -> dict[str, Any]:
     for each in values:
         name, separator, text = each.partition("=")
         if not separator:
-            raise typer.BadParameter(f"{each!r} is neither like price=19.9 nor a table")
+            is_file = each.lower().endswith(TABLES)
+            why = "there is no such file" if is_file else "neither like price=19.9 nor a table"
+            raise typer.BadParameter(f"{each!r}: {why}")
         old = found.get(name)
         if old is None:
             found[name] = _value(text)

@@ -17,7 +17,7 @@ def ingest(asked: SourceOptions) -> None:
         sent = job.until_done(job.send)
         if not sent.read_count + sent.unchanged_count:
             raise ValueError(
-                f"{asked.corpus}: no picture of split {asked.split!r} was left to ingest"
+                f"{asked.corpus}: no {job.unit[:-1]} of split {asked.split!r} was left to ingest"
             )
         gone_count = sum(row.record_id not in sent.seen for row in job.job.every())
         if gone_count and asked.count is None and asked.corpus == job.asked.corpus:

@@ -28,10 +28,11 @@ def ingest_items(
     sent: SentItems | None = None,
     counts: Counts | None = None,
     is_kept: bool = True,
+    unit: str = "items",
 ) -> list[str]:
     """Ingests with a progress bar; prints the counts, and returns the ids of refused items.
 
-    The bar counts to `total`, in pictures of `sent` if that yields the items: it is given
+    The bar counts to `total` in that unit, as `sent` does if that yields the items: it is given
     each outcome. It also prints the number of truncated texts, and how many items a server in
     trouble left over. `counts` are of what was ingested before.
     """
@@ -61,7 +62,7 @@ def ingest_items(
         )
     )
     with kept if is_kept else nullcontext(), LongWork() as work:
-        work.show(stage, 0, total, unit="items" if sent is None else "pictures")
+        work.show(stage, 0, total, unit=unit)
         try:
             for outcome in client.ingest(
                 items, index_id=index_id, truncation_policy=truncation_policy, progress=show
@@ -105,17 +106,6 @@ class Counts:
             f"{self.stored:,} items stored, {len(self.refused):,} refused, in {seconds:.1f} s "
             f"({self.stored / seconds:.0f} items/s)"
         )
-        if is_kept:
-            answer(
-                {
-                    "index_id": index_id,
-                    "stored_count": self.stored,
-                    "truncated_count": self._truncated,
-                    "refused_ids": self.refused,
-                    "left_count": self._left,
-                    "seconds": seconds,
-                }
-            )
         if self._left:
             again = "; run the same command again, which stores them" if is_kept else ""
             errors.print(f"{self._left:,} of the refused were left by a server in trouble{again}")
@@ -123,3 +113,16 @@ class Counts:
             out.print(
                 f"{self._truncated:,} of them are texts of which the model read only the beginning"
             )
+
+    def answer(self, index_id: str) -> None:
+        """Prints the counts as JSON, if that is asked for."""
+        answer(
+            {
+                "index_id": index_id,
+                "stored_count": self.stored,
+                "truncated_count": self._truncated,
+                "refused_ids": self.refused,
+                "left_count": self._left,
+                "seconds": time.monotonic() - self._start_time,
+            }
+        )

@@ -19,6 +19,7 @@ from tandem.cli.corpora.corpora import (
     columns_of,
     corpus_place,
     index_of,
+    is_table_corpus,
     open_corpus,
 )
 from tandem.cli.corpora.detector_files import (
@@ -142,6 +143,7 @@ class SourceJob:
             asked, self._only = _again(asked, user_path(asked.corpus.removeprefix(_REFUSED)))
         self.asked = asked
         self.index_id = index_of(asked.corpus) if asked.index is None else asked.index
+        self.unit = "rows" if is_table_corpus(asked.corpus) else "pictures"
         kind, path = corpus_place(asked.corpus)
         named = f"{kind}:{path}" if kind else str(path)
         self._source = named if path.exists() else asked.corpus
@@ -183,6 +185,7 @@ class SourceJob:
             self._form.truncation_policy,
             sent=sent,
             counts=self._counts,
+            unit=self.unit,
         )
         self.change(sent.changed)
         if found:
@@ -271,8 +274,10 @@ class SourceJob:
             is_whole = error is None and not left_count
             for line in self.skipped.report() if is_whole else self.skipped.lines():
                 errors.print(line)
-        if self._counts.refused and error is None:
-            raise typer.Exit(1)
+        if error is None:
+            self._counts.answer(self.index_id)
+            if self._counts.refused:
+                raise typer.Exit(1)
 
     def _compared(self) -> set[str]:
         """Finds out which stored items the index has lost; returns ids that the job has not."""

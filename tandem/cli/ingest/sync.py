@@ -112,7 +112,7 @@ class _Sync(SourceJob):
                 out.print(f"{len(names):,} {what}: {first}{', …' * (len(names) > _SHOWN_COUNT)}")
         same = [new for new, old in plan.changed if new.attributes == old.attributes]
         unchanged_count += sum(row.item_id == row.record_id for row in same)
-        out.print(f"{unchanged_count:,} pictures unchanged")
+        out.print(f"{unchanged_count:,} {self.unit} unchanged")
         event("plan", {"unchanged_count": unchanged_count, **operations})
 
     def _check(self, plan: Plan) -> None:
