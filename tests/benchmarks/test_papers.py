@@ -13,6 +13,7 @@ from benchmarks.papers import (
     NOT_JUDGED,
     NOT_SHOWN,
     PAPERS_PAGE,
+    RECORD,
     Measurement,
     kept_record,
     rendered,
@@ -88,6 +89,29 @@ def test_a_verdict_needs_three_seeds_and_a_test(
 def test_a_figure_has_as_many_values_as_seeds() -> None:
     with pytest.raises(ValueError, match="better has 3 values"):
         Measurement(of="scenes", seeds=4, figures={"better": [[1.0, 2.0, 3.0]]})
+
+
+def test_each_figure_is_on_its_page() -> None:
+    """Transcribed, not remembered. Differences and shares are computed from figures of the page."""
+    record = kept_record()
+    absent, seen = [], 0
+    for row in (row for paper in record["papers"].values() for row in rows_of(paper)):
+        for each in row.measured:
+            run = record["runs"].get(each.run, {})
+            if "page" not in run or re.search("gain|kept", f"{each.of} {each.figures}"):
+                continue
+            page = (RECORD.parent / run["page"]).read_text(encoding="utf-8")
+            there = set(re.findall(r"\d+(?:\.\d+)?", page))
+            for figure in (
+                figure for figures in (each.figures or {}).values() for figure in figures
+            ):
+                for value in figure if isinstance(figure, list) else [figure]:
+                    seen += 1
+                    if not {f"{value:.1f}", f"{value:g}"} & there:
+                        absent.append((row.table, each.of, value))
+
+    assert absent == []
+    assert seen > 200
 
 
 def test_each_row_can_be_repeated_and_no_reading_has_a_verdict() -> None:
