@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import gcd
 from statistics import fmean, stdev
 
 from tandem.lab.evaluation.metrics import RECALL_AT, paired_p_value, recall_at
@@ -47,12 +48,13 @@ class Row:
         return list(of_picture.values())
 
     def p_value(self, side: int, other: "Row") -> float:
-        """Returns p of the paired test of R@1 against another row of one seed or as many."""
+        """Returns p of the paired test of R@1 against another row, by the means of their seeds."""
         own, others = len(self.ranks[side]), len(other.ranks[side])
-        weight = own // others
-        if weight * others != own:
-            raise ValueError(f"{own} seeds of {self.method}, {others} of {other.method}")
-        return paired_p_value(self.hits(side), [weight * each for each in other.hits(side)])
+        shared = gcd(own, others)
+        return paired_p_value(
+            [others // shared * each for each in self.hits(side)],
+            [own // shared * each for each in other.hits(side)],
+        )
 
     def gap(self, side: int, other: "Row") -> float:
         """Returns how many points of R@1 this row is above another."""
