@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tandem.cli.ingest.job_record import JobRecord
 from tandem.corpus.records import FileState
 from tandem.errors import ModelUnavailable
 from tests.cli.test_jobs import LONG_AGO, Told, _photos, _told, run, write
@@ -98,6 +99,29 @@ def test_a_renamed_folder_is_not_sent(photos: Path, told: Told) -> None:
     assert (json.loads(plan_line)["event"], json.loads(last)["stored_count"]) == ("plan", 0)
     stored = told.index.items("photos")["zero/000"].item
     assert stored.attributes["file"] == "zero/000.jpg"
+
+
+@pytest.mark.parametrize("command", ["sync", "ingest"])
+def test_what_is_left_of_a_captioned_picture_is_sent(
+    photos: Path, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A kill between two batches leaves a picture without its caption, or the reverse."""
+    monkeypatch.setattr("tandem.cli.ingest.sent_items._SETTLED_SECONDS", 0.0)
+    record = tmp_path / "record.sqlite"
+    for name in ("1/001", "2/002"):
+        write(photos / f"{name}.txt", f"caption of {name}")
+    run(command, photos, told, "--job", str(record))
+    left = ["1/001", "2/002#en-0"]
+    for item_id in left:
+        told.index._indexes["photos"].pop(item_id)
+    with JobRecord(record) as job:
+        job.forget(left)
+    told.taken()
+
+    run(command, photos, told, "--job", str(record))
+
+    assert sorted(told.taken()) == left
+    assert contents(told) == on_disk(photos)
 
 
 def test_a_picture_with_a_renamed_caption_is_stored(photos: Path, told: Told) -> None:

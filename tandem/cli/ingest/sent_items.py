@@ -64,6 +64,11 @@ class ItemForm:
         state = " ".join(map(str, (about.hexdigest()[:32], *stat, record.image)))
         return state.encode(errors="backslashreplace").decode()  # Names of folders may be no text.
 
+    def item_ids(self, record: Record) -> set[str]:
+        """Returns the ids of what `items` yields."""
+        captions = record.captions if self.captions else ()
+        return {record.record_id, *(each.caption_id for each in captions)}
+
     def items(self, record: Record, content: NewContent | None) -> Iterator[NewRow]:
         """Yields the image and its captions, each with its row.
 
@@ -209,8 +214,11 @@ class SentItems:
             seen = {(row.state, row.status is Status.SENT) for row in known.values()}
             picture = known.get(record.record_id)
             if state and not self._reads_all:
-                # Nothing changed, and all was answered; a new picture's caption may be a copy.
-                if picture and seen == {(state, False)}:
+                # A kill may leave a part of its items, and a copy one of them; a duplicate has one.
+                is_skipped = picture is not None and picture.status is Status.DUPLICATE
+                is_whole = is_skipped or known.keys() >= self._form.item_ids(record)
+                # Nothing changed, and all was answered.
+                if is_whole and seen == {(state, False)}:
                     self.unchanged_count += 1
                     continue
                 # Captions or attributes changed.
