@@ -245,23 +245,23 @@ class Run:
 
     def step(self, name: str, new_count: int, kill_count: int = 0) -> dict[str, Any]:
         """Synchronises `new_count` new items, and compares."""
-        before, begin_time = self.encoded_count(), time.monotonic()
+        before, begin_time = encoded_count(self.stack), time.monotonic()
         said, more_count = self.killed(kill_count)
         new_count += more_count
         process = self.start("--max-removed-share", "0.5")
         said += process.communicate()[0]
         seconds = time.monotonic() - begin_time
-        encoded_count = self.encoded_count() - before
+        row_count = encoded_count(self.stack) - before
         differing = self.differing()
         if differing:
             self.wrong.append(f"{name}: {len(differing)} differ, {differing[:3]}")
-        if encoded_count > new_count + WASTED_COUNT * kill_count:
-            self.wrong.append(f"{name}: {encoded_count} encoded, {new_count} new")
+        if row_count > new_count + WASTED_COUNT * kill_count:
+            self.wrong.append(f"{name}: {row_count} encoded, {new_count} new")
         print(f"-- {name}\n{said}", file=sys.stderr, flush=True)
         return {
             "step": name,
             "seconds": round(seconds, 1),
-            "encoded_count": encoded_count,
+            "encoded_count": row_count,
             "new_count": new_count,
             "differing_count": len(differing),
             "status": process.returncode,
@@ -297,19 +297,6 @@ class Run:
                 self.stack.wait_until_serving(victim, time.monotonic() + 120)
         return said + (process.communicate()[0] if process else ""), new_count
 
-    def encoded_count(self) -> int:
-        """Returns the items that the encoder had the model embed, without its canaries."""
-        with urllib.request.urlopen(self.stack.metrics_url("encoder"), timeout=30) as page:
-            lines = page.read().decode().splitlines()
-        rows = (
-            float(line.rpartition(" ")[2])
-            for line in lines
-            if line.startswith("tandem_triton_request_rows_sum{")
-            and 'model="joint_encoder"' in line
-            and 'purpose="canary"' not in line
-        )
-        return int(sum(rows))
-
     def differing(self) -> list[str]:
         """Returns the ids that the index lacks, has too many, or has as something else."""
         expected = self.library.expected()
@@ -324,6 +311,20 @@ class Run:
                     found[item.item_id] = content, item.attributes.get("file")
         every = expected.keys() | found.keys()
         return sorted(each for each in every if expected.get(each) != found.get(each))
+
+
+def encoded_count(stack: LocalStack) -> int:
+    """Returns the items that the encoder had the model embed, without its canaries."""
+    with urllib.request.urlopen(stack.metrics_url("encoder"), timeout=30) as page:
+        lines = page.read().decode().splitlines()
+    rows = (
+        float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith("tandem_triton_request_rows_sum{")
+        and 'model="joint_encoder"' in line
+        and 'purpose="canary"' not in line
+    )
+    return int(sum(rows))
 
 
 def run(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
