@@ -88,12 +88,12 @@ def weight_faults(
             if not _is_taken(stored[name], wanted[name])
         ],
     }
-    return [f"{kind} {_listed(names)}" for kind, names in kinds.items() if names]
+    return [f"{kind} {listed(names)}" for kind, names in kinds.items() if names]
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> str:
     """Returns the names of weights that are NaN or infinite; empty if there are none."""
-    return _listed(
+    return listed(
         [
             name
             for name, tensor in tensors.items()
@@ -108,7 +108,8 @@ def _is_taken(stored: StoredWeight, wanted: StoredWeight) -> bool:
     return stored.dtype == wanted.dtype
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Returns the first names, and how many more there are."""
     names = list(names)
     more = f" and {len(names) - _SHOWN_COUNT:,} more" if len(names) > _SHOWN_COUNT else ""
     return ", ".join(names[:_SHOWN_COUNT]) + more

@@ -81,7 +81,7 @@ def read_blip(folder: PublishedFolder) -> PublishedModel:
         ),
         notes=(_SUM, *([] if encode_id is not None else [_NO_ENCODE])),
     )
-    return replace(both, default_fusion="add")
+    return replace(both, default_fusion="add", weights=model.state_dict)
 
 
 class BlipText(nn.Module):
@@ -107,9 +107,13 @@ class BlipImage(nn.Module):
         self.project = model.vision_proj
 
     def forward(self, pixels_BSS3: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns embeddings [B, d] of unit length and tokens float16 [B, R, D]."""
+        """Returns embeddings [B, d] of unit length and tokens float16 [B, R, D].
+
+        In training tokens keep their type: in float16 their gradients would vanish.
+        """
         tokens_BRD = self.encoder(self.scale(pixels_BSS3)).last_hidden_state
-        return normalize(self.project(tokens_BRD[:, 0]), dim=-1), tokens_BRD.half()
+        embedding_Bd = normalize(self.project(tokens_BRD[:, 0]), dim=-1)
+        return embedding_Bd, tokens_BRD if self.training else tokens_BRD.half()
 
 
 class BlipPair(nn.Module):

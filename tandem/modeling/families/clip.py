@@ -4,6 +4,7 @@ The text tower attends to what stands before, and pools where the end token is. 
 matter, but a text that is cut must keep its end token.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tokenizers import Tokenizer
@@ -56,7 +57,9 @@ def _transformers_clip(
         embedding_dim=config.projection_dim,
     )
     modules = parts.embed_text, parts.embed_image
-    return described(folder, family, type(model).__name__, tokenizer, *modules, bi_encoder=parts)
+    name = type(model).__name__
+    read = described(folder, family, name, tokenizer, *modules, bi_encoder=parts)
+    return replace(read, weights=model.state_dict)
 
 
 def clip_text_rules(

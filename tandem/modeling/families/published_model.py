@@ -23,11 +23,12 @@ one masked token, and the text of an image alone is [CLS]. Its image tokens are 
 Embeddings have unit length. Rescaling, mean and standard deviation are inside the modules.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tokenizers import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 
 from tandem.model_io.pictures.image_rules import ImageRules, RegionRules
 from tandem.model_io.texts.text_rules import TextRules
@@ -104,3 +105,8 @@ class PublishedModel:
     """How the family's authors combine both scores: BLIP adds them."""
     notes: tuple[str, ...] = field(default=())
     """What the user should read when the model is added, one sentence each."""
+    weights: Callable[[], Mapping[str, Tensor]] | None = None
+    """Returns the modules' present weights under the names that the family reads; None for a
+    format that is only read."""
+    unused: tuple[str, ...] = ()
+    """Names of the folder's weights that other tasks need, and none of the modules."""

@@ -47,15 +47,18 @@ _NOT_SERVED: Final[Mapping[str, str]] = {
 _WHOLE_MODEL: Final = "CLIPModel"
 
 
-def read_published_model(folder: Path, image_folder: Path | None = None) -> PublishedModel:
+def read_published_model(
+    folder: Path, image_folder: Path | None = None, *, makes_head: bool = False
+) -> PublishedModel:
     """Returns the model of a folder; writes nothing.
 
-    `image_folder` is for a text tower: the model whose image tower it shares a space with.
+    `image_folder` is for a text tower: the model whose image tower it shares a space with. With
+    `makes_head` a model of regions without a head for pairs gets a random one, to be trained.
     Raises PublishedCheckpointInvalid, naming the file and what can be done, for a model of an
     unknown family, one that wants code of its own, and any file that is missing, damaged, or of
     another model.
     """
-    published = PublishedFolder(folder)
+    published = PublishedFolder(folder, makes_head=makes_head)
     with published.reading("it cannot be read"):
         return _read(published, image_folder)
 

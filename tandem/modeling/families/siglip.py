@@ -7,6 +7,7 @@ padded to one length and the mask is not used: a shorter row would be another te
 import re
 import string
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from tokenizers import Regex, Tokenizer, normalizers
@@ -50,7 +51,8 @@ def read_siglip(folder: PublishedFolder) -> PublishedModel:
     )
     tokenizer = as_trained(tokenizer, folder.optional_fields(TOKENIZER_CONFIG))
     modules = parts.embed_text, parts.embed_image
-    return described(folder, "siglip", "SiglipModel", tokenizer, *modules, bi_encoder=parts)
+    read = described(folder, "siglip", "SiglipModel", tokenizer, *modules, bi_encoder=parts)
+    return replace(read, weights=model.state_dict)
 
 
 def as_trained(tokenizer: Tokenizer, config: Mapping[str, Any]) -> Tokenizer:

@@ -8,6 +8,7 @@ and loops over the pictures of a batch. For squares of one size it computes what
 deterministic and can be exported.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -53,7 +54,7 @@ def read_vilt(folder: PublishedFolder) -> PublishedModel:
         image_token_count=model.vilt.embeddings.position_embeddings.shape[1],
         token_width=config.hidden_size,
     )
-    return described(
+    read = described(
         folder,
         "vilt",
         type(model).__name__,
@@ -62,6 +63,7 @@ def read_vilt(folder: PublishedFolder) -> PublishedModel:
         notes=_NOTES,
         cross_encoder=parts,
     )
+    return replace(read, weights=model.state_dict)
 
 
 class ViltImageTokens(nn.Module):
@@ -78,7 +80,9 @@ class ViltImageTokens(nn.Module):
     def forward(self, pixels_BSS3: Tensor) -> Tensor:
         patches_BRD = self.patches(self.scale(pixels_BSS3)).flatten(2).transpose(1, 2)
         first_B1D = self.first_11D.expand(patches_BRD.shape[0], -1, -1)
-        return (torch.cat([first_B1D, patches_BRD], dim=1) + self.position_1RD).half()
+        tokens_BRD = torch.cat([first_B1D, patches_BRD], dim=1) + self.position_1RD
+        # In training they keep their type: in float16 their gradients would vanish.
+        return tokens_BRD if self.training else tokens_BRD.half()
 
 
 class ViltPair(nn.Module):

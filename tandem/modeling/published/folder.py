@@ -37,10 +37,21 @@ class PublishedFolder:
     An adapter's is refused.
     """
 
-    def __init__(self, path: Path, root: Path | None = None, read: set[Path] | None = None) -> None:
-        """Opens a folder, which may be inside `root`, where the model card is."""
+    def __init__(
+        self,
+        path: Path,
+        root: Path | None = None,
+        read: set[Path] | None = None,
+        *,
+        makes_head: bool = False,
+    ) -> None:
+        """Opens a folder, which may be inside `root`, where the model card is.
+
+        With `makes_head` a model of regions without a head for pairs gets one, to be trained.
+        """
         refuse_adapter(path)
         self.path = path
+        self.makes_head = makes_head
         self._root = path if root is None else root
         self._read: set[Path] = set() if read is None else read
 

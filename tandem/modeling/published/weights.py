@@ -94,6 +94,15 @@ def bert_layers(numbers: Iterable[int]) -> dict[str, tuple[str, ...]]:
     return sources
 
 
+def published_weights(own: Mapping[str, Tensor], sources: Sources) -> dict[str, Tensor]:
+    """Returns a module's own weights under their published names, as views."""
+    return {
+        part: rows
+        for name, parts in sources.items()
+        for part, rows in zip(parts, own[name].chunk(len(parts)), strict=True)
+    }
+
+
 def wanted_weights(own: Mapping[str, Tensor], sources: Sources) -> dict[str, StoredWeight]:
     """Returns the published weights that fill a module's own, with their shapes."""
     wanted: dict[str, StoredWeight] = {}

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tandem.model_io.pictures.image_rules import BoxNumbers, RegionRules
+from tandem.modeling.checkpoint_files import WEIGHTS as TRAINED_WEIGHTS
 from tandem.modeling.config import JointConfig
 from tandem.modeling.families.published_model import PublishedModel
 from tandem.modeling.families.regions.region_encoder import MatchHead, RegionEncoder
@@ -113,15 +114,18 @@ def read_m3p(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMode
         **both_ends("image_norm", "image_embeddings.LayerNorm"),
         **_layers(config.layer_count),
     }
-    taken.fill(folder, model, sources, _OTHER_TASKS)
+    filled = taken.fill(folder, model, sources, _OTHER_TASKS)
     rules = RegionRules(feature_width=feature_width, box_numbers=_BOX, max_regions=MAX_REGIONS)
-    return region_model(folder, model, rules, taken.notes, mmt)
+    return region_model(folder, model, rules, filled, taken.notes, mmt)
 
 
 def m3p_weights_name(folder: PublishedFolder) -> str | None:
     """Returns the name of the folder's file of weights; None if there is not exactly one."""
     if folder.has(WEIGHTS_NAME):
         return WEIGHTS_NAME
+    if folder.has(TRAINED_WEIGHTS):  # by its names, since every kind of model may have this file
+        is_m3p = _FEATURES in folder.declared_weights([TRAINED_WEIGHTS])
+        return TRAINED_WEIGHTS if is_m3p else None
     names = [path.name for end in ("*.pth", "*.pt") for path in folder.path.glob(end)]
     return names[0] if len(names) == 1 else None
 

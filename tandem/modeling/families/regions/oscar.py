@@ -80,7 +80,7 @@ def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMo
     parts = {"text_norm": "embeddings.LayerNorm", "image_project": "img_embedding"}
     if has_image_norm:
         parts["image_norm"] = "LayerNorm"
-    taken.fill(folder, model, bert_sources(config.layer_count, **parts), _PRETRAINING)
+    filled = taken.fill(folder, model, bert_sources(config.layer_count, **parts), _PRETRAINING)
     region_count, max_tokens = _MAX_REGIONS["OSCAR"], _MAX_TEXT_TOKENS
     notes = list(taken.notes)
     if mmt is None:
@@ -92,7 +92,7 @@ def read_oscar(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedMo
         box_numbers=BoxNumbers.CORNERS_SIDES,
         max_regions=region_count,
     )
-    return region_model(folder, model, rules, notes, mmt, max_tokens)
+    return region_model(folder, model, rules, filled, notes, mmt, max_tokens)
 
 
 def _trained_with(folder: PublishedFolder, kind: str) -> tuple[int, int, list[str]]:

@@ -26,6 +26,8 @@ class MatchHead(nn.Module):
         """`classifier` gives one number, the logit, or two, for no match and match."""
         super().__init__()
         self.has_one_score = score_count == 1
+        self.has_match_first = False
+        """Whether the first of two numbers means a match, as VisualBERT's does."""
         self.pooler = nn.Linear(width, width) if has_pooler else None
         self.classifier = classifier
 
@@ -33,7 +35,10 @@ class MatchHead(nn.Module):
         """Returns [B, 1]; of two numbers their difference, which ranks as the probability does."""
         pooled_BW = first_BW if self.pooler is None else torch.tanh(self.pooler(first_BW))
         scores: Tensor = self.classifier(pooled_BW)
-        return scores if self.has_one_score else scores[:, 1:] - scores[:, :1]
+        if self.has_one_score:
+            return scores
+        match_B1 = scores[:, 1:] - scores[:, :1]
+        return -match_B1 if self.has_match_first else match_B1
 
 
 class RegionEncoder(nn.Module, ABC):

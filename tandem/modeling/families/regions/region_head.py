@@ -5,7 +5,7 @@ both with a line in a log, which has left encoders at random weights.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,12 +14,19 @@ from torch import Tensor, nn
 
 from tandem.modeling.families.regions.region_encoder import MatchHead, RegionEncoder
 from tandem.modeling.published.folder import PublishedFolder
-from tandem.modeling.published.weights import Sources, both_ends, wanted_weights
+from tandem.modeling.published.weights import (
+    ENDS,
+    Sources,
+    both_ends,
+    published_weights,
+    wanted_weights,
+)
 from tandem.modeling.stored_weights import weight_faults, weights_like
 
 _NO_HEAD: Final = (
     "The checkpoint has no head for pairs, so its results stay in the bi-encoder's order."
 )
+_NEW_HEAD: Final = "The checkpoint has no head for pairs: training begins one of random weights."
 _NOT_TRAINED: Final = "It was pretrained, and not trained for retrieval."
 _OUTER_NAME: Final = "classifier"
 
@@ -39,6 +46,15 @@ class OfMmt:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class FilledWeights:
+    """Holds what gives a model's present weights, and which stored ones it left out."""
+
+    present: Callable[[], Mapping[str, Tensor]]
+    """Returns them under their published names."""
+    unused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TakenHead:
     """Holds an empty head of the weights' shape, and the weights that it takes."""
 
@@ -53,7 +69,7 @@ class TakenHead:
 
     def fill(
         self, folder: PublishedFolder, model: RegionEncoder, encoder: Sources, others: str
-    ) -> None:
+    ) -> "FilledWeights":
         """Copies the weights into the model, which is then in evaluation mode.
 
         `others` is a pattern of names that the model does not need. Raises
@@ -69,6 +85,8 @@ class TakenHead:
             )
         model.load_state_dict({n: torch.cat([kept[p] for p in ps]) for n, ps in sources.items()})
         model.eval().requires_grad_(False)
+        unused = tuple(sorted(self.weights.keys() - kept.keys()))
+        return FilledWeights(lambda: published_weights(model.state_dict(), sources), unused)
 
 
 def take_head(
@@ -90,7 +108,12 @@ def take_head(
         own = {key: each for key, each in weights.items() if key.startswith(f"{name}.")}
     else:
         name, own = _OUTER_NAME, dict(mmt.head)
+    notes: tuple[str, ...] = ()
     found = _classifier(folder, own, name)
+    if found is None and mmt is None and folder.makes_head and f"{pooler}.weight" in weights:
+        fresh = nn.Linear(len(weights[f"{pooler}.weight"]), 2)
+        own = {f"{name}.{end}": getattr(fresh, end).data for end in ENDS}
+        found, notes = _classifier(folder, own, name), (_NEW_HEAD,)
     has_pooler = found is not None and (mmt is None or mmt.reads_pooled)
     dropped = () if has_pooler else (rf"{re.escape(pooler)}\.",)
     if found is None:
@@ -100,7 +123,7 @@ def take_head(
     if has_pooler:
         sources |= both_ends("head.pooler", pooler)
     head = MatchHead(width, classifier, count, has_pooler=has_pooler)
-    return TakenHead(head, encoder | own, sources, dropped, ())
+    return TakenHead(head, encoder | own, sources, dropped, notes)
 
 
 def _classifier(

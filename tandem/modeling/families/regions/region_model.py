@@ -11,7 +11,7 @@ from tandem.modeling.config import JointConfig
 from tandem.modeling.families.described import described
 from tandem.modeling.families.published_model import PublishedModel, RegionJointParts
 from tandem.modeling.families.regions.region_encoder import RegionEncoder
-from tandem.modeling.families.regions.region_head import OfMmt
+from tandem.modeling.families.regions.region_head import FilledWeights, OfMmt
 from tandem.modeling.families.text_rules import check_tokens, library_tokenizer
 from tandem.modeling.published.files import TOKENIZER, TOKENIZER_CONFIG, read_tokenizer
 from tandem.modeling.published.folder import PublishedFolder
@@ -32,12 +32,14 @@ def region_model(
     folder: PublishedFolder,
     model: RegionEncoder,
     regions: RegionRules,
+    filled: FilledWeights,
     notes: Sequence[str] = (),
     mmt: OfMmt | None = None,
     max_tokens: int | None = None,
 ) -> PublishedModel:
     """Returns the model with the folder's tokenizer; refuses that of another model.
 
+    A folder of MMT-Retrieval is only read, so its model does not give its `filled` weights.
     `max_tokens` is where the authors cut texts, with special tokens; None where they cut none.
     """
     for name in _TOKENIZER_FILES:
@@ -75,7 +77,7 @@ def region_model(
         cls_id=special.cls_id,
         has_pairs=model.head is not None,
     )
-    return described(
+    read = described(
         folder,
         model.family,
         model.architecture,
@@ -84,6 +86,8 @@ def region_model(
         region_joint=parts,
         notes=tuple(notes),
     )
+    weights = filled.present if mmt is None else None
+    return replace(read, weights=weights, unused=filled.unused)
 
 
 def bert_sources(layers: int, **parts: str) -> dict[str, tuple[str, ...]]:

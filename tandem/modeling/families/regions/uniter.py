@@ -85,9 +85,9 @@ def read_uniter(folder: PublishedFolder, mmt: OfMmt | None = None) -> PublishedM
                 weights[f"rank_output.{end}"] = both[1:]
     taken = take_head(folder, weights, mmt, ("rank_output", "itm_output"), "pooler.dense")
     model = UniterEncoder(config, feature_width, taken.head)
-    taken.fill(folder, model, bert_sources(config.layer_count, **_PARTS), _PRETRAINING)
+    filled = taken.fill(folder, model, bert_sources(config.layer_count, **_PARTS), _PRETRAINING)
     rules = RegionRules(feature_width=feature_width, box_numbers=_BOX, max_regions=MAX_REGIONS)
-    return region_model(folder, model, rules, taken.notes, mmt)
+    return region_model(folder, model, rules, filled, taken.notes, mmt)
 
 
 def _check_cased(folder: PublishedFolder) -> None:

@@ -75,20 +75,13 @@ def read_visual_bert(folder: PublishedFolder) -> PublishedModel:
         "image_position.weight": ("embeddings.visual_position_embeddings.weight",),
         "image_type.weight": ("embeddings.visual_token_type_embeddings.weight",),
     }
-    taken.fill(folder, model, sources, _OTHER_HEADS)
+    filled = taken.fill(folder, model, sources, _OTHER_HEADS)
     if model.head is not None:
-        _put_match_second(model.head)
+        model.head.has_match_first = True
     rules = RegionRules(
         feature_width=settings.visual_embedding_dim,
         box_numbers=BoxNumbers.NONE,
         max_regions=MAX_REGIONS,
     )
     notes = (*taken.notes, *((_NOT_TRAINED,) if model.head else ()))
-    return region_model(folder, model, rules, notes, max_tokens=MAX_TEXT_TOKENS)
-
-
-def _put_match_second(head: MatchHead) -> None:
-    """Swaps both outputs, since VisualBERT's first means a match."""
-    with torch.no_grad():
-        for parameter in head.classifier.parameters():
-            parameter.copy_(parameter.flip(0))
+    return region_model(folder, model, rules, filled, notes, max_tokens=MAX_TEXT_TOKENS)
