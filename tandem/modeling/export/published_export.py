@@ -22,6 +22,7 @@ from tandem.modeling.export.published_manifest import (
     TEXT_ENCODER,
     PublishedPair,
     published_manifest,
+    separate_regions,
 )
 from tandem.modeling.families.published_model import PublishedModel
 
@@ -41,6 +42,8 @@ def export_published(
     none at all, results keep the bi-encoder's order. Raises ValueError for models that cannot be
     served together, and errors as install_model.
     """
+    if reranker is not None and retriever.region_joint and reranker.region_joint:
+        retriever, reranker = separate_regions(retriever, reranker), None
     has_own = retriever.cross_encoder is not None or retriever.region_joint is not None
     pair = PublishedPair(retriever=retriever, reranker=reranker or (retriever if has_own else None))
     manifest = published_manifest(pair, precision, tokens)

@@ -33,6 +33,7 @@ from tandem.modeling.families.published_model import (
     CrossEncoderParts,
     PublishedModel,
 )
+from tandem.modeling.separate_encoders import SeparateEncoders
 
 TEXT_ENCODER = "text_encoder"
 IMAGE_ENCODER = "image_encoder"
@@ -121,6 +122,34 @@ class PublishedPair:
             return self.cross_encoder.text if self.cross_encoder else None
         rules = self.cross_encoder.text
         return replace(rules, tokenizer=f"pair_{rules.tokenizer}")
+
+
+def separate_regions(retriever: PublishedModel, reranker: PublishedModel) -> PublishedModel:
+    """Returns one model with the BE of the first and the CE of the second (Sep+Coop).
+
+    Raises ValueError for two that read texts or regions differently: both read the same item.
+    """
+    one, other = retriever.region_joint, reranker.region_joint
+    assert one is not None, "both read regions"
+    assert other is not None, "both read regions"
+    both = {"be": retriever, "ce": reranker}
+    words = {each.tokenizers[one.text.tokenizer].to_str() for each in both.values()}
+    reads = [(e.text, e.regions, e.cls_id, e.embedding_dim) for e in (one, other)]
+    if reads[0] != reads[1] or len(words) > 1:
+        raise ValueError(
+            f"{retriever.family} and {reranker.family} read texts or regions differently, and both "
+            "read the same item; name two that were trained from one folder"
+        )
+    return replace(
+        retriever,
+        parameter_count=sum(each.parameter_count for each in both.values()),
+        files_sha256={
+            f"{use}/{name}": digest
+            for use, each in both.items()
+            for name, digest in each.files_sha256.items()
+        },
+        region_joint=replace(other, joint=SeparateEncoders(one.joint, other.joint).eval()),
+    )
 
 
 def published_manifest(pair: PublishedPair, precision: Precision, tokens: TokenSource) -> Manifest:
