@@ -121,11 +121,7 @@ class ModelCheck:
     def pixels(self, record: Record) -> NDArray[np.uint8]:
         """Returns the picture, uint8 [image_size, image_size, 3], of a record that passes."""
         check_captions(record, self.texts, self.needs_caption)
-        image_bytes = picture_bytes(record)
-        try:
-            return decode_image(image_bytes, ImageRules(size=self.image_size, fit=self.fit))
-        except (ImageUnreadable, ImageTooLarge) as error:
-            raise RecordUnreadable(record, RecordFault.PICTURE_UNREADABLE, error.message) from error
+        return picture_pixels(record, ImageRules(size=self.image_size, fit=self.fit))
 
 
 def check_captions_sendable(record: Record) -> None:
@@ -242,6 +238,15 @@ def picture_bytes(record: Record) -> bytes:
     except tuple(_PICTURE_FAULTS) as error:
         fault = next(each for kind, each in _PICTURE_FAULTS.items() if isinstance(error, kind))
         raise RecordUnreadable(record, fault, str(error)) from error
+
+
+def picture_pixels(record: Record, rules: ImageRules) -> NDArray[np.uint8]:
+    """Returns the picture by the rules, uint8 [size, size, 3]; raises RecordUnreadable."""
+    image_bytes = picture_bytes(record)
+    try:
+        return decode_image(image_bytes, rules)
+    except (ImageUnreadable, ImageTooLarge) as error:
+        raise RecordUnreadable(record, RecordFault.PICTURE_UNREADABLE, error.message) from error
 
 
 def _check_captions_there(record: Record) -> None:

@@ -15,12 +15,14 @@ from tandem.corpus.emoji import emoji_records
 from tandem.model_io.repository.precision import Precision, native_precision
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.default_checkpoint import default_checkpoint
+from tandem.modeling.families.reader import read_published_model
 from tandem.modeling.image_sources.region_tokens import write_regions
 from tandem.modeling.image_sources.vision_tower import VisionTower
 from tests.support.corpus.written_karpathy import write_karpathy
 from tests.support.modeling.published_folders import published_bert
 from tests.support.modeling.published_vision import published_vision
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint
+from tests.support.training.published_starts import TINY, write_start
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -304,3 +306,59 @@ def test_a_record_that_cannot_be_read_stops_it_or_is_counted(tmp_path: Path, on_
             "picture file not there": 1,
         }
         assert training["skipped_records"] == expected
+
+
+def test_a_published_model_trains_as_it_is(tmp_path: Path) -> None:
+    """The folder that it writes is one of its family; nothing is trained or replaced twice."""
+    begin = write_start("clip", tmp_path / "clip", ["two cats"], TINY)
+    options = ["--from", str(begin), "--corpus", "emoji", "--count", "100", "--rounds", "2"]
+    sizes = [f"--set={name}=4" for name in ("be_batch_size", "ce_family_count", "dev_family_count")]
+    options += [*sizes, "--set", "mode=be", "--folder", str(tmp_path), "--language", "en"]
+
+    status, output, error = run("cooperative", *options)
+
+    assert status == 0, (output, error)
+    assert "logit_scale" in output
+    folder = tmp_path / "cooperative"
+    assert f"next: tandem models add {folder}" in " ".join(output.split())
+    assert read_published_model(folder).family == "clip"
+    assert "--overwrite replaces it" in run("cooperative", *options)[2]
+    assert "is over, so there is nothing to resume" in run("cooperative", *options, "--resume")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "begins with a published model: name its --from"),
+        (["--from", "BERT"], 'config.json has model_type "bert", which is not a supported'),
+        (["--from", "CLIP"], "clip has no head for pairs, so it is a BE alone: --set mode=be"),
+        (["--from", "VILT"], "vilt embeds nothing, so it is a CE alone: --set mode=ce"),
+        (["--from", "VISUAL_BERT"], "features of a detector; give them with --regions"),
+        (
+            ["--from", "CLIP", "--set", "mode=be", "--regions", "CLIP"],
+            "would be ignored: the model reads pixels",
+        ),
+        (["--from", "CLIP", "--init", "x"], "--init would be ignored: the published model fixes"),
+        (["--from", "CLIP", "--seeds", "2"], "--seeds measures no published folder"),
+        (
+            ["--from", "CLIP", "--set", "mlm_steps_per_round=1"],
+            "leave mlm_steps_per_round out",
+        ),
+    ],
+)
+def test_what_a_published_model_cannot_do_is_named(
+    tmp_path: Path, arguments: list[str], why: str
+) -> None:
+    starts = {each for each in arguments if each.isupper()}
+    for each in starts:
+        if each == "BERT":
+            published_bert(tmp_path / each)
+        else:
+            write_start(each.lower(), tmp_path / each, ["two cats"], TINY)
+    named = [str(tmp_path / each) if each in starts else each for each in arguments]
+
+    status, _, error = run("cooperative", *named, "--folder", str(tmp_path / "out"))
+
+    assert status != 0
+    assert why in error
+    assert not (tmp_path / "out" / "cooperative").exists()

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import torch
+
 from tandem.cli.command_line import report_if_interrupted
 from tandem.cli.corpora.corpora import open_corpus, open_divided
 from tandem.cli.options import with_options
@@ -20,8 +22,12 @@ from tandem.corpus.readable_records import (
 )
 from tandem.corpus.records import Record
 from tandem.lab.training.compute import device_named
-from tandem.lab.training.processes import torchrun_local_rank, torchrun_processes
-from tandem.lab.training.recipes.recipe import MatcherRecipe, Recipe
+from tandem.lab.training.processes import (
+    Processes,
+    torchrun_local_rank,
+    torchrun_processes,
+)
+from tandem.lab.training.recipes.recipe import CooperativeRecipe, MatcherRecipe, Recipe
 from tandem.lab.training.runs.loss_curve import plot_run
 from tandem.lab.training.runs.run import (
     NOTE_STAGE,
@@ -29,6 +35,7 @@ from tandem.lab.training.runs.run import (
     check_there,
     check_unfinished,
     check_writable,
+    is_over,
 )
 from tandem.lab.training.runs.run_state import FILE_NAME
 from tandem.lab.training.sources.chosen_captions import FittingCaptions, SpokenCaptions
@@ -60,26 +67,36 @@ def train(asked: TrainOptions) -> None:
             asked.chosen(asked.against)
         train_seeds(SeedRuns.of(asked, asked.seed_count))
         return
-    target, place = asked.folder / asked.recipe, device_named(asked.device, torchrun_local_rank())
+    place = device_named(asked.device, torchrun_local_rank())
     if asked.precision is not None:
         chosen = replace(chosen, precision=asked.precision.value)
     is_by_recipe = asked.precision is None and "precision" not in asked.set_fields
     if is_by_recipe and place.type == "cpu" and chosen.precision == Precision.BF16:
         # A CPU may emulate it, several times slower than fp32.
         chosen = replace(chosen, precision=native_precision().value)
-    check_writable(target)
+    target = asked.folder / asked.recipe
+    parts = chosen.parts() if isinstance(chosen, CooperativeRecipe) else {"": chosen}
+    runs: dict[Path, Recipe] = {target / name: part for name, part in parts.items()}
+    for folder in runs:
+        check_writable(folder)
+        if not asked.resume and not asked.overwrite:
+            check_free(folder)
     if asked.resume:
-        check_there(target)
-        check_unfinished(target)
-    elif not asked.overwrite:
-        check_free(target)
+        first, *_, last = *runs, *runs
+        check_there(first)
+        check_unfinished(last)
+        runs = {folder: part for folder, part in runs.items() if not is_over(folder)}
+    with torchrun_processes(place) as processes:
+        for folder, part in runs.items():
+            _train_one(asked, part, folder, place, processes)
+
+
+def _train_one(
+    asked: TrainOptions, chosen: Recipe, target: Path, place: torch.device, processes: Processes
+) -> None:
     reading = _Reading(asked)
     source = reading.source(chosen)
-    with (
-        report_if_interrupted(lambda: _kept(target, chosen)),
-        torchrun_processes(place) as processes,
-        LongWork() as work,
-    ):
+    with report_if_interrupted(lambda: _kept(target, chosen)), LongWork() as work:
         if processes.is_first:
             _tell_start(work, chosen, target, str(place), asked.resume)
         done = train_by(
@@ -88,7 +105,7 @@ def train(asked: TrainOptions) -> None:
             target,
             TrainingBar(work).show,
             init=asked.init,
-            resume=asked.resume,
+            resume=asked.resume and target.is_dir(),
             device=place,
             processes=processes,
         )
@@ -116,7 +133,9 @@ class _Reading:
     def source(self, recipe: Recipe) -> TrainingSource:
         """Returns what the recipe trains on; reads no record yet."""
         asked = self._asked
-        if recipe.corpus == SCENES and asked.recipe != FINETUNE:
+        if recipe.corpus == SCENES and not (
+            asked.recipe == FINETUNE or isinstance(recipe, CooperativeRecipe)
+        ):
             return SceneSource()
         records: Sequence[Iterable[Record]]
         if recipe.holds_out:

@@ -12,6 +12,7 @@ from tandem.cli.options import MAX_SEED, MAX_SEED_COUNT, check_seeds, flag_of
 from tandem.corpus.readable_records import OnError
 from tandem.lab.training.recipes.named_recipes import RECIPES, finetune, recipe_named
 from tandem.lab.training.recipes.recipe import (
+    CooperativeRecipe,
     MatcherRecipe,
     Recipe,
     ZooRecipe,
@@ -74,7 +75,9 @@ class TrainOptions:
     pretrained: Annotated[
         str | None,
         typer.Option(
-            "--from", help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to start from"
+            "--from",
+            help="folder or hub name of a BERT, MiniLM, RoBERTa or XLM-R to start from; for "
+            "cooperative, of a model of texts and pictures",
         ),
     ] = None
     image_source: Annotated[
@@ -177,6 +180,8 @@ class TrainOptions:
                 )
             )
         named = recipe_named(name, self.seed)
+        if isinstance(named, CooperativeRecipe):
+            return self._cooperative(named)
         if self.corpus is None or self.corpus == SCENES:
             return self._on_scenes(named)
         return self._on_corpus(named, self.corpus)
@@ -192,6 +197,19 @@ class TrainOptions:
         rounds = _FINETUNE_ROUND_COUNT if self.rounds is None else self.rounds
         recipe = finetune(self.corpus, rounds, self.seed)
         return as_trained(recipe, self.init or default_checkpoint())
+
+    def _cooperative(self, recipe: CooperativeRecipe) -> Recipe:
+        if self.pretrained is None:
+            raise ValueError(f"recipe {recipe.name} begins with a published model: name its --from")
+        if self.seed_count is not None:
+            raise ValueError(f"--seeds measures no published folder of {recipe.name}: drop it")
+        self._refuse_all_but(
+            {"pretrained", *_OF_EVERY_CORPUS} - {"features", "init"},
+            "the published model fixes it; drop the option",
+        )
+        source = "regions" if self.regions else None
+        shaped = on_corpus(self._shaped(recipe, source), self.corpus or SCENES)
+        return shaped if self.rounds is None else in_rounds(shaped, self.rounds)
 
     def _on_scenes(self, recipe: Recipe) -> Recipe:
         taken = {"pretrained", "image_source"}

@@ -7,15 +7,18 @@ Shapes: Q queries, N images, R image tokens, D width.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
 
 from tandem.lab.evaluation.metrics import recall_at
 from tandem.lab.training.data.batches import ImageTextBatch
+from tandem.lab.training.published.learner import PublishedLearner
 from tandem.lab.training.recipes.recipe import Recipe
 from tandem.modeling.joint_model import JointModel
+
+Trained = JointModel | PublishedLearner
 
 # Images that the CE reranks per text: the k of Geigle et al. 2022, section 6.
 _POOL_K = 20
@@ -70,7 +73,7 @@ class DevRecall:
 
 
 def dev_recall(
-    model: JointModel,
+    model: Trained,
     dev: ImageTextBatch,
     cls_id: int,
     recipe: Recipe,
@@ -91,6 +94,8 @@ def dev_recall(
     be_ranks = [] if retrieved_QN is None else _ranks(retrieved_QN)
     ce_ranks = []
     if scores_pairs:
+        if isinstance(model, PublishedLearner):
+            dev = replace(dev, tokens=model.pair_tokens(dev.tokens))
         every_N = torch.arange(len(dev.tokens), device=dev.tokens.device)
         every_QN = every_N.expand(query_count, -1)
         pool_QK = every_QN if retrieved_QN is None else retrieved_QN[:, :_POOL_K]
@@ -120,7 +125,7 @@ def mean_recall(scores_QN: Tensor) -> float:
 
 
 @torch.inference_mode()
-def similarity(model: JointModel, dev: ImageTextBatch, cls_id: int) -> Tensor:
+def similarity(model: Trained, dev: ImageTextBatch, cls_id: int) -> Tensor:
     chunks = zip(dev.tokens.split(128), dev.image_mask.split(128), strict=True)
     images_ND = torch.cat([model.embed_images(tokens, cls_id, mask) for tokens, mask in chunks])
     texts_QD = model.embed_texts(dev.texts.ids, dev.texts.mask)
@@ -135,7 +140,7 @@ def _order(scores_QN: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def _all_logits(model: JointModel, dev: ImageTextBatch) -> Tensor:
+def _all_logits(model: Trained, dev: ImageTextBatch) -> Tensor:
     count = min(_ALL_PAIRS_COUNT, len(dev.tokens))
     rows = []
     for query in range(count):
@@ -146,7 +151,7 @@ def _all_logits(model: JointModel, dev: ImageTextBatch) -> Tensor:
 
 @torch.inference_mode()
 def _rerank(
-    model: JointModel, dev: ImageTextBatch, pool_QK: Tensor, on_query: Callable[[int], None]
+    model: Trained, dev: ImageTextBatch, pool_QK: Tensor, on_query: Callable[[int], None]
 ) -> Tensor:
     rows = []
     for query, pool_K in enumerate(pool_QK):

@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass
 
-from tokenizers import Tokenizer
-
 from tandem.lab.training.data.batches import ImageTextBatch
-from tandem.lab.training.dev_recall import DevRecall, dev_recall
+from tandem.lab.training.dev_recall import DevRecall, Trained, dev_recall
 from tandem.lab.training.runs.run import Run
-from tandem.model_io.texts.special_tokens import special_tokens
-from tandem.modeling.joint_model import JointModel
 
 _QUERY_COUNT = 100
 _PAIR_COUNT = 2_000
@@ -29,7 +25,7 @@ class FirstRecall:
 
 
 def first_recall(
-    model: JointModel, dev: ImageTextBatch, tokenizer: Tokenizer, run: Run, stage: str
+    model: Trained, dev: ImageTextBatch, cls_id: int, run: Run, stage: str
 ) -> FirstRecall:
     """Returns the recalls of as many texts as can be read in a short time.
 
@@ -46,7 +42,7 @@ def first_recall(
         recall = dev_recall(
             model,
             run.compute.put(dev),
-            special_tokens(tokenizer).cls_id,
+            cls_id,
             run.recipe,
             asked_count,
             lambda done: run.progress(measured, done, asked_count, ""),

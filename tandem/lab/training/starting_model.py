@@ -7,7 +7,15 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from tandem.lab.training.recipes.recipe import JointRecipe, MatcherRecipe, Recipe, Rounds, Towers
+from tandem.lab.training.published.learner import published_shape
+from tandem.lab.training.recipes.recipe import (
+    CooperativeRecipe,
+    JointRecipe,
+    MatcherRecipe,
+    Recipe,
+    Rounds,
+    Towers,
+)
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.checkpoint_files import CheckpointFiles
 from tandem.modeling.config import JointConfig
@@ -39,6 +47,8 @@ def in_its_shape(recipe: Recipe, init: Path) -> Recipe:
         )
     if isinstance(recipe, MatcherRecipe):
         return _over_towers(recipe, CheckpointFiles.read(init))
+    if isinstance(recipe, CooperativeRecipe):
+        return published_shape(recipe)
     if recipe.begins_with_backbone:
         files = CheckpointFiles.read(init)
         recipe = replace(

@@ -5,20 +5,36 @@ source; teach the image backbone (backbone_stage.py) and freeze it; compute ever
 tokens once; then let BE and CE take turns on one set of weights (rounds.py).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 
-from tandem.lab.training.data.batches import ImageTextBatch, tokenize
+from tandem.lab.training.data.batches import ImageTextBatch, RuledTexts, tokenize
 from tandem.lab.training.data.caption_tokenizer import train_tokenizer
 from tandem.lab.training.data.pair_pool import PairPool
 from tandem.lab.training.dev_recall import DevRecall
 from tandem.lab.training.first_recall import FirstRecall, first_recall
 from tandem.lab.training.processes import ALONE, Processes
-from tandem.lab.training.recipes.recipe import MatcherRecipe, Recipe, Rounds, Towers, ZooRecipe
-from tandem.lab.training.runs.run import Progress, Run, check_init_stays, no_progress
+from tandem.lab.training.published.learner import PublishedLearner, starting_learner
+from tandem.lab.training.published.trained_folder import check_own_folder
+from tandem.lab.training.recipes.recipe import (
+    CooperativeRecipe,
+    MatcherRecipe,
+    Recipe,
+    Rounds,
+    Towers,
+    ZooRecipe,
+)
+from tandem.lab.training.runs.run import (
+    NOTE_STAGE,
+    Progress,
+    Run,
+    check_init_stays,
+    no_progress,
+)
 from tandem.lab.training.sources.record_source import RecordSource
 from tandem.lab.training.sources.scene_source import SceneSource
 from tandem.lab.training.sources.source import TrainingData
@@ -28,11 +44,13 @@ from tandem.lab.training.stages.rounds import EncoderRounds, train_in_rounds
 from tandem.lab.training.starting_model import in_its_shape, starting_model
 from tandem.lab.training.zoo_training import starting_zoo_model, train_zoo
 from tandem.lab.zoo.zoo_model import ZooModel
+from tandem.model_io.texts.special_tokens import special_tokens
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.joint_model import JointModel
 
 _CPU = torch.device("cpu")
 
+Start = Callable[[Recipe, Path, Callable[[], Tokenizer]], tuple[JointModel | ZooModel, Tokenizer]]
 TrainingSource = SceneSource | RecordSource
 
 
@@ -78,11 +96,17 @@ def train(  # noqa: PLR0913
     # Where the run begins: shape, weights and tokenizer.
     recipe = source.shaped(in_its_shape(recipe, init))
     torch.manual_seed(recipe.seed)
-    start = starting_zoo_model if isinstance(recipe, ZooRecipe) else starting_model
-    model, tokenizer = start(
-        recipe, init, lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size)
-    )
-    tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
+    model: JointModel | ZooModel | PublishedLearner
+    tokenizer: Tokenizer | RuledTexts
+    if isinstance(recipe, CooperativeRecipe):
+        model, tokenizer = starting_learner(recipe)
+        check_own_folder(folder, model.folder)
+    else:
+        start: Start = starting_zoo_model if isinstance(recipe, ZooRecipe) else starting_model
+        model, tokenizer = start(
+            recipe, init, lambda: train_tokenizer(source.texts(recipe), recipe.vocabulary_size)
+        )
+        tokenizer.encode_special_tokens = True  # a caption that says "[SEP]" means those letters
 
     # What it reads, and the state of an earlier try.
     data = source.read(
@@ -100,12 +124,31 @@ def train(  # noqa: PLR0913
         trained_pictures=data.all_trained_pictures(init),
     )
     model.to(device)
-    if isinstance(model, ZooModel):
+    if isinstance(model, PublishedLearner) and isinstance(tokenizer, RuledTexts):
+        before, best = _train_published(model, data, tokenizer, run)
+    elif isinstance(model, ZooModel) and isinstance(tokenizer, Tokenizer):
         before, best = train_zoo(model, data, tokenizer, run)
     else:
+        assert isinstance(model, JointModel), "there are three kinds"
+        assert isinstance(tokenizer, Tokenizer), "a published model's texts are ruled"
         before, best = _train_encoder(model, data, tokenizer, run)
     run.end(f"{run.seconds():,.0f} s")
     return RunRecalls(before, best)
+
+
+def _train_published(
+    model: PublishedLearner, data: TrainingData, texts: RuledTexts, run: Run
+) -> tuple[FirstRecall, DevRecall]:
+    """Returns the recalls before the first step, and those of the best folder."""
+    for note in model.notes:
+        run.progress(NOTE_STAGE, 0, 0, note)
+    dev_images = data.dev.tokens(model.image_backbone, run, "dev")
+    numbers = range(len(data.dev_captions))
+    dev = ImageTextBatch(texts.batch(data.dev_captions), *dev_images.of(numbers))
+    images = data.train.tokens(model.image_backbone, run, "pictures")
+    pool = PairPool(data.pairs, images, texts, model.text.max_tokens)
+    before = first_recall(model, dev, 0, run, "dev")
+    return before, train_in_rounds(EncoderRounds(model, pool, dev, texts, run), run)
 
 
 def _train_encoder(
@@ -113,6 +156,7 @@ def _train_encoder(
 ) -> tuple[FirstRecall, DevRecall]:
     """Returns the recalls before the first step, and those of the best checkpoint."""
     recipe = run.recipe
+    cls_id = special_tokens(tokenizer).cls_id
     model.image_backbone.eval().requires_grad_(False)
     lesson = data.lesson(model, tokenizer, run) if recipe.learns_backbone else None
 
@@ -121,7 +165,7 @@ def _train_encoder(
     def measured(stage: str) -> tuple[ImageTextBatch, FirstRecall]:
         images = data.dev.tokens(model.image_backbone, run, f"{stage} tokens")
         dev = ImageTextBatch(dev_texts, *images.of(range(len(data.dev_captions))))
-        return dev, first_recall(model, dev, tokenizer, run, stage)
+        return dev, first_recall(model, dev, cls_id, run, stage)
 
     # The image backbone learns first; its dev tokens change with it.
     dev, before = measured("dev")

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from tandem.model_io.inference.buckets import pad_texts
 from tandem.model_io.texts.special_tokens import special_tokens
+from tandem.model_io.texts.text import TextPreprocessor
+from tandem.model_io.texts.text_rules import TextRules
 from tandem.model_io.texts.visible_text import visible_text
 
 Batch = TypeVar("Batch")
@@ -85,11 +87,34 @@ class MaskedBatch(ImageTextBatch):
     words: Tensor
 
 
-def tokenize(tokenizer: Tokenizer, texts: Sequence[str], max_text_tokens: int) -> TextBatch:
+class RuledTexts:
+    """Splits captions into token ids, and pads them, by a published model's rules."""
+
+    def __init__(self, tokenizer: Tokenizer, rules: TextRules) -> None:
+        self.preprocessor = TextPreprocessor.by_rules(tokenizer, rules)
+        self._rules = rules
+
+    def batch(self, texts: Sequence[str]) -> TextBatch:
+        """Returns the texts, padded to a served length; raises TextTooLong for a longer one."""
+        ids = [self.preprocessor.token_ids(text) for text in texts]
+        longest = max(map(len, ids))
+        length = next(each for each in self._rules.lengths if each >= longest)
+        padded, mask = pad_texts(ids, length, self._rules.pad_id)
+        if self._rules.reads_padding:
+            mask[:] = 1
+        return TextBatch(torch.from_numpy(padded), torch.from_numpy(mask))
+
+
+Splitter = Tokenizer | RuledTexts
+
+
+def tokenize(tokenizer: Splitter, texts: Sequence[str], max_text_tokens: int) -> TextBatch:
     """Returns the texts padded to about the longest of them, with the tokenizer's own padding.
 
     Raises CaptionTooLong, naming the first text that is too long.
     """
+    if isinstance(tokenizer, RuledTexts):
+        return tokenizer.batch(texts)
     seen = list(map(visible_text, texts))
     encoded = [np.asarray(encoding.ids, np.int32) for encoding in tokenizer.encode_batch(seen)]
     longest = max(map(len, encoded))

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from tandem.lab.training.data.batches import (
     ImageTextBatch,
     MatchBatch,
     PairBatch,
+    Splitter,
     TextBatch,
     tokenize,
 )
@@ -82,7 +82,7 @@ class PairPool:
         self,
         source: PairSource,
         images: PooledImages,
-        tokenizer: Tokenizer,
+        tokenizer: Splitter,
         max_text_tokens: int,
         view_count: int = 1,
     ) -> None:

@@ -4,7 +4,7 @@ Shapes: N pictures, B rows, R image tokens, D token width.
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -47,4 +47,9 @@ class RegionImages:
         return self
 
 
-PooledImages = HeldImages | RegionImages
+class PooledImages(Protocol):
+    """Gives image tokens, or what a published model reads instead, by number."""
+
+    def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Returns rows [B, R, …] and their mask, int64 [B, R]."""
+        ...

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tandem.lab.training.recipes.recipe import (
+    CooperativeRecipe,
     JointRecipe,
     MatcherRecipe,
     Recipe,
@@ -249,6 +250,12 @@ def paper(seed: int = 1) -> JointRecipe:
     )
 
 
+def cooperative(seed: int = 1) -> CooperativeRecipe:
+    """Trains a published vision-language model as it is, as Geigle et al. 2022 did theirs."""
+    own = {"name": "cooperative", "pretrained": "", "image_source": "grid"}
+    return of_kind(CooperativeRecipe, paper(seed), **own)
+
+
 def two_towers(seed: int = 1) -> TowersRecipe:
     """Trains two towers without a matcher: a plain bi-encoder of photographs, as a baseline.
 
@@ -447,6 +454,7 @@ RECIPES: Mapping[str, NamedRecipe] = {
         ance_mismatches,
         ance_triplets,
         compact,
+        cooperative,
         default,
         frozen_heads,
         bi_encoder,

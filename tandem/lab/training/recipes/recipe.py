@@ -17,6 +17,8 @@ DevScore = Literal["text_to_image", "mean_recall"]
 Decay = Literal["linear", "cosine"]
 PairLoss = Literal["classification", "triplet"]
 Hinges = Literal["hardest", "all"]
+Mode = Literal["joint", "separate", "be", "ce"]
+_AS_PUBLISHED = (("mlm_steps_per_round", 0), ("embedding_pooling", "mean"), ("view_count", 1))
 
 # A field's type has the range of its numbers.
 _MANY = 10_000_000
@@ -323,6 +325,29 @@ class JointRecipe(Rounds):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CooperativeRecipe(JointRecipe):
+    """How a published model is trained as it is; its folder has the shape, whatever fields say."""
+
+    mode: Mode = "joint"
+    """One model for BE and CE in turn, two models one after the other, or one use alone."""
+    has_checkpointing: bool = False
+    """Compute the layers again in the backward pass, which needs less memory."""
+
+    def _conflicts(self) -> Iterator[str]:
+        yield from super()._conflicts()
+        if changed := [name for name, value in _AS_PUBLISHED if getattr(self, name) != value]:
+            yield f"trains a published model as it is: leave {', '.join(changed)} out"
+
+    def parts(self) -> dict[str, "CooperativeRecipe"]:
+        """Returns the run of each model, by the name of its folder, which is empty for one."""
+        if self.mode == "separate":
+            return {use: replace(self, mode=use).parts()[""] for use in ("be", "ce")}
+        if self.mode == "be":
+            return {"": replace(self, ce_steps_per_round=0)}
+        return {"": replace(self, be_steps_per_round=0) if self.mode == "ce" else self}
+
+
+@dataclass(frozen=True, kw_only=True)
 class MatcherSteps(Recipe):
     """How the matcher of two towers learns."""
 
@@ -408,6 +433,7 @@ class ZooRecipe(Recipe):
 
 KINDS: Mapping[type[Recipe], str] = {
     JointRecipe: "a joint model",
+    CooperativeRecipe: "a published model",
     TowersRecipe: "two towers",
     MatcherRecipe: "a matcher over trained towers",
     ZooRecipe: "a network of the zoo",

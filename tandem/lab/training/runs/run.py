@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import nn
@@ -65,20 +65,21 @@ def check_unfinished(folder: Path) -> None:
 
     A run that was killed before its first state is not finished: it starts over.
     """
-    if (folder / FILE_NAME).is_file() or not (folder / TRAINING).is_file():
-        return
-    try:
-        made_by = read_object(folder / TRAINING)
-    except ValueError:  # cut by a kill
-        return
-    if _is_over(folder, made_by):
+    if is_over(folder):
         raise RunStateInvalid(
             f"the run in {folder} is over, so there is nothing to resume; choose another --folder, "
             "or use --overwrite instead of --resume to train again"
         )
 
 
-def _is_over(folder: Path, made_by: Mapping[str, Any]) -> bool:
+def is_over(folder: Path) -> bool:
+    """Returns whether the folder holds a finished run."""
+    if (folder / FILE_NAME).is_file() or not (folder / TRAINING).is_file():
+        return False
+    try:
+        made_by = read_object(folder / TRAINING)
+    except ValueError:  # cut by a kill
+        return False
     recipe = made_by.get("recipe", {})
     if recipe.get("begins_with_towers"):  # which has no rounds
         return made_by.get("dev_recall_percent", {}).get("ce_r1") is not None

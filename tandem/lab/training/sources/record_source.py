@@ -16,8 +16,14 @@ from tokenizers import Tokenizer
 
 from tandem.corpus.readable_records import ModelCheck, SkippedRecords, picture_bytes
 from tandem.corpus.records import Record
+from tandem.lab.training.data.batches import RuledTexts, Splitter
 from tandem.lab.training.data.pair_pool import check_family_count
 from tandem.lab.training.data.pooled_images import RegionImages
+from tandem.lab.training.published.contents import (
+    ContentImages,
+    PictureRules,
+    PublishedContents,
+)
 from tandem.lab.training.recipes.recipe import Recipe
 from tandem.lab.training.runs.run import NOTE_STAGE, Progress, Run
 from tandem.lab.training.sources.frozen_pictures import FrozenPictures
@@ -33,7 +39,7 @@ from tandem.modeling.trained_pictures import TrainedPictures
 _FROZEN: Final = ("efficientnet_lite0", "efficientnet_lite0_early", "vision_tower")
 """Image sources that do not learn unless a run has steps for them."""
 
-TextCheck = ModelCheck | RegionCheck
+TextCheck = ModelCheck | RegionCheck | PublishedContents
 """A check that has the preprocessor of captions."""
 
 ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]
@@ -78,8 +84,7 @@ class RecordSource:
                 f"{self._regions} would be ignored: image tokens are of {recipe.image_source}; "
                 "leave --regions out, or take the image source regions"
             )
-        with self._regions.open("rb") as file:
-            return replace(recipe, regions_sha256=file_digest(file, "sha256").hexdigest())
+        return replace(recipe, regions_sha256=_regions_sha256(self._regions))
 
     def texts(self, recipe: Recipe) -> Iterable[str]:
         """Yields every caption of the training split that is whole Unicode.
@@ -92,24 +97,25 @@ class RecordSource:
         )
 
     def read(
-        self, recipe: Recipe, config: JointConfig, tokenizer: Tokenizer, progress: Progress
+        self,
+        recipe: Recipe,
+        config: JointConfig | PictureRules,
+        tokenizer: Splitter,
+        progress: Progress,
     ) -> TrainingData:
         """Returns the records that the model can read.
 
         Dev is one record of each of the first `recipe.dev_family_count` families, so that a text
         has one right image. Raises RecordUnreadable, naming the record.
         """
-        is_frozen = config.image_source in _FROZEN and not recipe.learns_backbone
+        is_frozen = recipe.image_source in _FROZEN and not recipe.learns_backbone
         if self._features and (self._regions or not is_frozen):
             raise ValueError(
                 f"--features {self._features} would be ignored: only tokens of a published network "
-                f"that learns nothing are kept, not those of {config.image_source}; leave it out"
+                f"that learns nothing are kept, not those of {recipe.image_source}; leave it out"
             )
         kept_in = self._features or self._default_features
-        region_file = RegionFile(self._regions) if self._regions else None
-        texts = TextPreprocessor(tokenizer, config.max_text_tokens)
-        pixel_check = ModelCheck(config.image_size, texts, fit=config.image_rules.fit)
-        check: TextCheck = RegionCheck(region_file, texts) if region_file else pixel_check
+        check = self._check(config, tokenizer)
 
         def readable(candidates: Sequence[Record], stage: str) -> list[Record]:
             read = self._read(candidates, check)
@@ -126,32 +132,33 @@ class RecordSource:
         check_family_count(pairs, recipe.batch_family_counts)
 
         def pictures_of(some: Sequence[Record], view_count: int) -> Pictures:
-            if region_file:
-                return RegionImages(region_file, some)
-            if kept_in and is_frozen:
-                return FrozenPictures(
-                    some, pixel_check, config, kept_in, view_count, recipe.view_stretch
-                )
+            if isinstance(check, PublishedContents):
+                return ContentImages(check, some)
+            if isinstance(check, RegionCheck):
+                return RegionImages(check.regions, some)
+            if kept_in and is_frozen and isinstance(config, JointConfig):
+                return FrozenPictures(some, check, config, kept_in, view_count, recipe.view_stretch)
             if view_count > 1:
                 raise ValueError(
                     f"view_count is {view_count}, and only tokens that are kept have views: name a "
                     "folder with --features, and a frozen image source"
                 )
-            return PixelPictures(len(some), lambda number: pixel_check.pixels(some[number]))
+            return PixelPictures(len(some), lambda number: check.pixels(some[number]))
 
         def lesson(model: JointModel, tokenizer: Tokenizer, run: Run) -> BackboneLesson:
+            assert isinstance(check, ModelCheck), "only a backbone over pixels learns"
             return PairLesson(
-                model, pairs, lambda number: pixel_check.pixels(records[number]), tokenizer, run
+                model, pairs, lambda number: check.pixels(records[number]), tokenizer, run
             )
 
         picture_sha256s: list[bytes] = []
         corpus_sha256 = records_sha256(
             records,
             dev_records,
-            reads_pictures=not region_file,
+            reads_pictures=not self._regions,
             on_picture=picture_sha256s.append,
         )
-        if not region_file:
+        if not self._regions:
             for note in _repeated(pairs, picture_sha256s):
                 progress(NOTE_STAGE, 0, 0, note)
         return TrainingData(
@@ -166,14 +173,34 @@ class RecordSource:
             skipped_counts=self._skipped.all_counts if self._skipped else {},
             # The training pictures come first; those of dev only pick the checkpoint.
             trained_pictures=(
-                None if region_file else TrainedPictures.of(picture_sha256s[: len(records)])
+                None if self._regions else TrainedPictures.of(picture_sha256s[: len(records)])
             ),
         )
+
+    def _check(self, config: JointConfig | PictureRules, tokenizer: Splitter) -> TextCheck:
+        """Returns what checks that the model can read a record, and reads it."""
+        if isinstance(tokenizer, RuledTexts):
+            assert not isinstance(config, JointConfig), "a published model's"
+            return PublishedContents(config, tokenizer.preprocessor, self._regions)
+        assert isinstance(config, JointConfig), "a model of ours"
+        texts = TextPreprocessor(tokenizer, config.max_text_tokens)
+        if self._regions:
+            return RegionCheck(RegionFile(self._regions), texts)
+        return ModelCheck(config.image_size, texts, fit=config.image_rules.fit)
 
     def _train(self) -> list[Record]:
         if self._candidates is None:
             self._candidates = list(self._train_records)
         return self._candidates
+
+
+def _regions_sha256(path: Path) -> str:
+    """Returns the digest of a file, or of those of a folder in the order of their names."""
+    if path.is_dir():
+        inner = [_regions_sha256(each) for each in sorted(path.iterdir())]
+        return sha256("".join(inner).encode()).hexdigest()
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def records_sha256(

@@ -10,7 +10,9 @@ from tandem.corpus.scenes.drawing import scene_pixels
 from tandem.corpus.scenes.nouns import LANGUAGES
 from tandem.corpus.scenes.records import scene_families
 from tandem.corpus.scenes.scene import Scene
-from tandem.lab.training.recipes.recipe import Recipe, Towers
+from tandem.lab.training.data.batches import Splitter
+from tandem.lab.training.published.contents import PictureRules
+from tandem.lab.training.recipes.recipe import CooperativeRecipe, Recipe, Towers
 from tandem.lab.training.runs.run import Progress, Run
 from tandem.lab.training.sources.scene_pairs import ScenePairs
 from tandem.lab.training.sources.source import PixelPictures, TrainingData
@@ -33,7 +35,7 @@ class SceneSource:
                 "image_source is regions, a detector's, and scenes have none; train on --corpus "
                 "with --regions, or take another image source"
             )
-        if isinstance(recipe, Towers) or recipe.holds_out:
+        if isinstance(recipe, Towers | CooperativeRecipe) or recipe.holds_out:
             raise ValueError(f"recipe {recipe.name} is for your own pictures; train on --corpus")
         return recipe
 
@@ -48,7 +50,11 @@ class SceneSource:
         )
 
     def read(
-        self, recipe: Recipe, config: JointConfig, tokenizer: Tokenizer, progress: Progress
+        self,
+        recipe: Recipe,
+        config: JointConfig | PictureRules,
+        tokenizer: Splitter,
+        progress: Progress,
     ) -> TrainingData:
         """Returns the recipe's families, and dev scenes captioned in alternating languages."""
         families = _train_families(recipe)

@@ -8,12 +8,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
-from tandem.lab.training.data.batches import Batch, ImageTextBatch, LengthPart, by_length
+from tandem.lab.training.data.batches import (
+    Batch,
+    ImageTextBatch,
+    LengthPart,
+    RuledTexts,
+    Splitter,
+    by_length,
+)
 from tandem.lab.training.data.mined_negatives import MinedNegatives, nearest_wrong
 from tandem.lab.training.data.pair_pool import PairPool
+from tandem.lab.training.dev_recall import Trained
 from tandem.lab.training.losses import (
     batch_hard_triplet_loss,
     in_batch_softmax_loss,
@@ -25,7 +32,7 @@ from tandem.lab.training.losses import (
 from tandem.lab.training.recipes.recipe import JointRecipe, Rounds
 from tandem.lab.training.runs.run import Run
 from tandem.lab.training.stages.masked_words import mask_id, masked, with_hidden_words
-from tandem.model_io.texts.special_tokens import special_tokens
+from tandem.model_io.texts.special_tokens import SpecialTokens, special_tokens
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.towers.two_towers import TwoTowers
 
@@ -40,10 +47,12 @@ class Objectives:
     """Has one method for each use of the model; every call draws a new batch from `rng`."""
 
     def __init__(
-        self, model: JointModel, pool: PairPool, rng: random.Random, tokenizer: Tokenizer, run: Run
+        self, model: Trained, pool: PairPool, rng: random.Random, tokenizer: Splitter, run: Run
     ) -> None:
         self._model, self._pool, self._rng = model, pool, rng
-        self._special, self._mask_id = special_tokens(tokenizer), mask_id(tokenizer)
+        self._special, self._mask_id = SpecialTokens(0, 0, 0), 0  # which a published model knows
+        if not isinstance(tokenizer, RuledTexts):
+            self._special, self._mask_id = special_tokens(tokenizer), mask_id(tokenizer)
         assert isinstance(run.recipe, Rounds), "others have no rounds of BE and CE"
         self._recipe: Rounds = run.recipe
         self._compute, self._processes = run.compute, run.processes
@@ -107,7 +116,8 @@ class Objectives:
 
     def mlm_loss(self, round_number: int) -> Tensor:
         """Returns the masked language modelling loss: masked words from their text and image."""
-        recipe = self._joint
+        recipe, model = self._joint, self._model
+        assert isinstance(model, JointModel), "the recipe of others has no such steps"
         drawn = self._pool.match_batch(self._rng, recipe.mlm_batch_size)
         whole = masked(drawn, recipe.mlm_masked_share, self._mask_id, self._special, self._rng)
         # All processes draw the same batch, so each knows the count that the mean is over.
@@ -119,7 +129,7 @@ class Objectives:
                 ids_PT = part.texts.ids
                 at_PT = batch.is_masked[part.rows, : ids_PT.shape[1]]
                 logits.append(
-                    self._model.word_logits(
+                    model.word_logits(
                         ids_PT,
                         part.texts.mask,
                         batch.tokens[part.rows],
@@ -140,7 +150,7 @@ class Objectives:
             )
         )
         texts_CD, images_CD = self._embeddings(batch)
-        shape = (-1, 1 + recipe.ance_negative_count, recipe.width)
+        shape = (-1, 1 + recipe.ance_negative_count, texts_CD.shape[-1])
         return sampled_triplet_loss(texts_CD.view(shape), images_CD.view(shape), recipe.margin)
 
     def mine(self, groups_N: Tensor, round_number: int) -> MinedNegatives:

@@ -13,15 +13,14 @@ from statistics import fmean as mean
 from typing import Protocol
 
 import torch
-from tokenizers import Tokenizer
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from tandem.lab.training.data.batches import ImageTextBatch
+from tandem.lab.training.data.batches import ImageTextBatch, RuledTexts, Splitter
 from tandem.lab.training.data.mined_negatives import MinedNegatives
 from tandem.lab.training.data.pair_pool import PairPool
-from tandem.lab.training.dev_recall import DevRecall, dev_recall
+from tandem.lab.training.dev_recall import DevRecall, Trained, dev_recall
 from tandem.lab.training.optimisation import (
     accumulate_gradient,
     check_loss,
@@ -30,12 +29,14 @@ from tandem.lab.training.optimisation import (
     recipe_schedule,
     step,
 )
+from tandem.lab.training.published.learner import PublishedLearner
+from tandem.lab.training.published.trained_folder import save_trained_folder
 from tandem.lab.training.recipes.recipe import Rounds
 from tandem.lab.training.runs.loss_curve import LossCurve
-from tandem.lab.training.runs.run import Run, StepPlace, restore
+from tandem.lab.training.runs.run import NOTE_STAGE, Run, StepPlace, restore
 from tandem.lab.training.stages.objectives import Objectives
 from tandem.modeling.checkpoint import save_checkpoint
-from tandem.modeling.joint_model import JointModel
+from tandem.modeling.stored_weights import listed
 
 
 class Learner(Protocol):
@@ -126,7 +127,7 @@ class EncoderRounds(Objectives):
     stage = "encoder"
 
     def __init__(
-        self, model: JointModel, pool: PairPool, dev: ImageTextBatch, tokenizer: Tokenizer, run: Run
+        self, model: Trained, pool: PairPool, dev: ImageTextBatch, tokenizer: Splitter, run: Run
     ) -> None:
         recipe = run.recipe
         assert isinstance(recipe, Rounds), "others have no rounds of BE and CE"
@@ -169,6 +170,9 @@ class EncoderRounds(Objectives):
                 check_loss(use.upper(), mean_loss)
                 step(self.optimiser, recipe.gradient_clip_norm)
             losses.setdefault(use, []).append(mean_loss)
+        if round_number == 1 and isinstance(model, PublishedLearner) and model.unlearned():
+            note = f"weights without a gradient stay as they are: {listed(model.unlearned())}"
+            run.progress(NOTE_STAGE, 0, 0, note)
         return {use: mean(values) for use, values in losses.items()}
 
     def recall(self) -> DevRecall:
@@ -177,9 +181,14 @@ class EncoderRounds(Objectives):
             return dev_recall(self._model, self._dev, self._special.cls_id, self._recipe)
 
     def save(self, about: dict[str, object]) -> None:
-        run = self._run
+        run, model = self._run, self._model
+        if isinstance(model, PublishedLearner):
+            about = {**about, "weights_without_gradient": model.unlearned()}
+            save_trained_folder(run.folder, model, about, run.trained_pictures)
+            return
+        assert not isinstance(self._tokenizer, RuledTexts), "only published models have rules"
         save_checkpoint(
-            run.folder, self._model, self._tokenizer, about, trained_pictures=run.trained_pictures
+            run.folder, model, self._tokenizer, about, trained_pictures=run.trained_pictures
         )
 
 
