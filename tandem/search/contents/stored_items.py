@@ -13,7 +13,7 @@ from tandem.contract.limits import (
     check_batch_size,
 )
 from tandem.contract.search.item_changes import ItemListing, ItemSelection, KeptItem
-from tandem.errors import IndexNotFound, TandemError
+from tandem.errors import AnswerTooLarge, IndexNotFound, TandemError
 from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.contents.content_budget import AnswerBudget, Taking
 from tandem.search.contents.item_reads import fetched_items
@@ -30,7 +30,9 @@ class StoredItems:
         self._shards = shards
         self._shard_map = shard_map
 
-    async def fetch(self, asked: ItemsQuery, deadline: Deadline) -> Mapping[str, FetchedItem]:
+    async def fetch(
+        self, asked: ItemsQuery, deadline: Deadline, budget: AnswerBudget | None = None
+    ) -> Mapping[str, FetchedItem]:
         """Returns the items that exist by id; raises IndexNotFound, AnswerTooLarge."""
         owned_by = self._shard_map.group(asked.index_id, dict.fromkeys(asked.item_ids))
 
@@ -40,7 +42,7 @@ class StoredItems:
             reading = fetched_items(self._shards[number], asked.index_id, owned, deadline, taking)
             return await answer_or_error(reading, IndexNotFound)
 
-        async with AnswerBudget().taking(
+        async with (budget or AnswerBudget()).taking(
             content_included=asked.content_included, encodings_included=asked.encodings_included
         ) as taking:
             found = await fan_out(*(read(*entry, taking) for entry in owned_by.items()))
@@ -53,19 +55,31 @@ class StoredItems:
     async def listed(
         self, asked: ItemListing, deadline: Deadline
     ) -> tuple[Sequence[KeptItem], str]:
-        """Returns a page of items, and its last id if there may be more; raises IndexNotFound."""
+        """Returns a page of items, and its last id if there may be more; raises IndexNotFound.
+
+        The page has fewer items where the attributes of as many do not fit into one answer.
+        """
         size = DEFAULT_PAGE_SIZE if asked.page_size is None else asked.page_size
         item_ids, last = await self.page(
             asked.index_id, asked.page_token, size, deadline, asked.selection
         )
         if not asked.attributes_included:
             return [KeptItem(each) for each in item_ids], last
-        found: dict[str, FetchedItem] = {}
-        for start in range(0, len(item_ids), MAX_ITEM_ID_COUNT):
-            ids = item_ids[start : start + MAX_ITEM_ID_COUNT]
+        kept: list[KeptItem] = []
+        budget, size = AnswerBudget(), MAX_ITEM_ID_COUNT
+        while item_ids:
+            ids = item_ids[:size]
             bare = ItemsQuery(asked.index_id, ids, content_included=False)
-            found |= await self.fetch(bare, deadline)
-        return [KeptItem(i, None, found[i].attributes) for i in item_ids if i in found], last
+            try:
+                found = await self.fetch(bare, deadline, budget)
+            except AnswerTooLarge:
+                if kept:
+                    return kept, kept[-1].item_id
+                size //= 2  # An item alone fits, as a write of it did.
+                continue
+            kept += [KeptItem(each, None, found[each].attributes) for each in ids if each in found]
+            del item_ids[:size]
+        return kept, last
 
     async def page(
         self,

@@ -11,6 +11,7 @@ from tandem.contract.identifiers import check_item_id, check_request_id
 from tandem.contract.limits import MAX_INGEST_ITEM_COUNT, check_batch_size
 from tandem.contract.search.ingest import IncomingItem, IngestBatch, Outcomes
 from tandem.errors import (
+    AttributeInvalid,
     ItemIdDuplicate,
     ModelMismatch,
     TandemError,
@@ -122,15 +123,22 @@ class Ingester:
         switches: dict[str, int] = {}
         stored: dict[int, ItemRecord] = {}
 
-        async def store_on(shard: int, items: Mapping[int, ItemRecord]) -> None:
+        async def store_on(shard: int, items: Mapping[int, ItemRecord], name: str) -> None:
             try:
-                part = replace(encoded, items=items)
-                while part.items and shard not in sequences:
+                part, sequence = replace(encoded, items=items), None
+                while part.items and sequence is None:
                     try:
-                        sequences[shard] = await self._write(part, shard, deadline)
+                        sequence = await self._write(part, shard, name, deadline)
+                        sequences[shard] = sequence
                     except (WriterRefused, ModelMismatch) as error:
                         part = await self._encoded_again(part, error, deadline)
             except TandemError as error:
+                if isinstance(error, AttributeInvalid) and (half := len(items) // 2):
+                    # Only an engine knows which attributes it cannot hold, and it says no item.
+                    pairs = list(items.items())
+                    await store_on(shard, dict(pairs[:half]), name and f"{name}/0")
+                    await store_on(shard, dict(pairs[half:]), name and f"{name}/1")
+                    return
                 self._failed_shards.add(shard)
                 for number in items:
                     outcomes[number] = error.kept()
@@ -144,7 +152,8 @@ class Ingester:
                 outcomes[number] = part.outcomes[number]
 
         with timed_stage("ingest_store"):
-            await fan_out(*(store_on(*entry) for entry in items_of_shard.items()))
+            name = batch.request_id
+            await fan_out(*(store_on(*each, name) for each in items_of_shard.items()))
         return Ingested(outcomes, sequences, _text_uses({**encoded.items, **stored}), switches)
 
     async def _with_absences(
@@ -167,12 +176,11 @@ class Ingester:
         await fan_out(*map(ask, self._failed_shards.intersection(owners)))
         return [error or errors.get(own) for error, own in zip(outcomes, owners, strict=True)]
 
-    async def _write(self, part: EncodedItems, shard: int, deadline: Deadline) -> int:
-        """Commits items of one shard, and returns its sequence then."""
+    async def _write(self, part: EncodedItems, shard: int, name: str, deadline: Deadline) -> int:
+        """Commits items of one shard under that request id, and returns its sequence then."""
         assert part.route is not None, "it was encoded"
-        request_id = part.batch.request_id
-        own_id = shard_request_id(request_id, shard, self._shard_map)
-        with refused_by_name(request_id):
+        own_id = shard_request_id(name, shard, self._shard_map)
+        with refused_by_name(part.batch.request_id):
             items = list(part.items.values())
             write = Upsert(part.route.index_id, part.fingerprint, items, own_id)
             return (await self._shards[shard].write(write, deadline)).sequence

@@ -1,6 +1,7 @@
 """Ingest of one batch: every item has its own outcome, and a failing shard fails only its own."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -115,6 +116,26 @@ async def test_a_shard_that_fails_fails_only_its_own_items(shard_count: int) -> 
             is_on_failing = behind.shard_map.owner("scenes", item.item_id) == 1
             assert isinstance(error, errors.StoreFull) if is_on_failing else error is None
             assert (item.item_id in stored(behind)) is not is_on_failing
+
+
+async def test_attributes_that_an_engine_cannot_hold_refuse_their_item_alone() -> None:
+    """Also under a request id, whose repetition stores nothing again."""
+    async with stack() as behind:
+        own = [behind.id_on(1, start=f"item-{n}") for n in range(9)]
+        items = [replace(text(each), attributes={"n": n}) for n, each in enumerate(own)]
+
+        async def engine(request: object) -> None:
+            if {3, 8} & {each.attributes["n"].integer for each in request.items}:  # type: ignore[attr-defined]
+                raise errors.AttributeInvalid(why="n is 3 or 8")
+
+        behind.shards[1].before["UpsertItems"] = engine
+        for _ in range(2):
+            done = await downstream.ingest(behind.ingester, items, request_id="mine")
+            refused = [n for n, error in enumerate(done.outcomes) if error is not None]
+            assert refused == [3, 8]
+        assert len(behind.shards[1].items["scenes"]) == 7
+        assert behind.shards[1].sequence == done.sequences[1] <= 6
+        assert len(behind.encoder.requests("EncodeContents")) == 2
 
 
 async def test_items_of_an_absent_shard_are_encoded_once_until_it_is_back() -> None:
