@@ -224,6 +224,30 @@ def test_a_source_that_is_not_there_empties_no_index(
     assert len(told.ids) == 110 - 48
 
 
+def test_what_a_restored_index_has_otherwise_is_stored_again(
+    photos: Path, told: Told, tmp_path: Path
+) -> None:
+    """A shard that lacks an acknowledged write had another state put back; ids cannot tell."""
+    own = "--job", str(tmp_path / "job.sqlite")
+    run("sync", photos, told, *own)
+    index, told.sent = told.index._indexes["photos"], []
+    index["1/001"], index["0/000#en-0"] = index["2/002"], index["3/010#en-0"]
+    index["4/004"].item.attributes["file"] = "another"  # type: ignore[index]
+    run("sync", photos, told, *own)
+    assert told.taken() == [], "it trusts the index while its tokens hold"
+    with JobRecord(Path(own[1])) as job:
+        job.keep("consistency tokens", "of another deployment")
+        job.keep("model", "model-1")
+
+    said = run("sync", photos, told, *own).output
+
+    assert "photos is not as it was left, and its contents are compared" in said
+    assert "photos is of the model fake-of-tandem-client-testing now, and was of model-1" in said
+    assert sorted(told.taken()) == ["0/000#en-0", "1/001", "4/004"]
+    assert contents(told) == on_disk(photos)
+    assert "is of the model" not in run("sync", photos, told, *own).output
+
+
 def test_items_of_other_sources_stay(photos: Path, told: Told, tmp_path: Path) -> None:
     write(tmp_path / "other/x.jpg", "x")
     run("ingest", tmp_path / "other", told, "--index", "photos")

@@ -19,6 +19,7 @@ PRAGMA synchronous=NORMAL;
 CREATE TABLE IF NOT EXISTS item(
     item_id TEXT PRIMARY KEY, record_id TEXT, state TEXT, size INTEGER, digest BLOB,
     attributes TEXT, status TEXT, why TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kept(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS look(digest BLOB PRIMARY KEY, hashes BLOB) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS of_record ON item(record_id);
 CREATE INDEX IF NOT EXISTS of_kept ON item(why) WHERE status='duplicate';
@@ -109,6 +110,15 @@ class JobRecord:
         """Yields the rows of which that is true."""
         for found in self._all(f"SELECT * FROM item WHERE {where}", *values):
             yield replace(Row(*found), status=Status(found[6]))
+
+    def kept(self, name: str) -> str:
+        """Returns what is kept under a name; an empty text if nothing is."""
+        found = self._all("SELECT value FROM kept WHERE name=?", name)
+        return str(found[0][0]) if found else ""
+
+    def keep(self, name: str, value: str) -> None:
+        """Keeps a text under a name."""
+        self._many("REPLACE INTO kept VALUES(?,?)", [(name, value)])
 
     def looks(self) -> Iterable[tuple[str, bytes, bytes | None]]:
         """Returns the stored pictures: id, digest, and what they look like if that is known."""

@@ -13,14 +13,17 @@ from tandem.cli.ingest.job_record import JobRecord, Row, Status
 from tandem.cli.smaller_jpeg import sendable_picture
 from tandem.cli.terminal.json_answer import event
 from tandem.client import (
+    ImageContent,
     IngestOutcome,
     IngestProgress,
     NewContent,
     NewItem,
     RegionContent,
+    TextContent,
     TruncationPolicy,
 )
 from tandem.client.ingest.rounds import may_be_stored_later
+from tandem.contract.content import Content
 from tandem.contract.filtering.attributes import MAX_TEXT_BYTES, MAX_TEXTS_COUNT, Attributes
 from tandem.corpus.readable_records import HeldPicture
 from tandem.corpus.records import Record
@@ -79,10 +82,10 @@ class ItemForm:
         attributes: Attributes = {"language": tuple(languages), **shared}
         if self.caption_attribute is not None:
             attributes = {**attributes, self.caption_attribute: _attribute_captions(record)}
-        yield _with_row(record, record.record_id, content, attributes)
+        yield with_row(record.record_id, record.record_id, content, attributes)
         for caption in record.captions if self.captions else ():
             own = {**shared, "language": caption.language}
-            yield _with_row(record, caption.caption_id, caption.text, own)
+            yield with_row(record.record_id, caption.caption_id, caption.text, own)
 
 
 class SentItems:
@@ -118,6 +121,8 @@ class SentItems:
         self._pending_count = self._answered_count = self._done_count = 0
         self._is_over = False
         self._answers: list[tuple[Status, str, str]] = []
+        self.token = ""
+        """The consistency token of what was stored."""
 
     def of(self, records: Iterable[Record]) -> Iterator[NewItem]:
         """Yields what the index lacks, or has otherwise."""
@@ -154,6 +159,7 @@ class SentItems:
         error, item_id = outcome.error, outcome.item_id
         if error is None:
             self._answers.append((Status.STORED, "", item_id))
+            self.token = outcome.consistency_token
         elif not may_be_stored_later(error):
             self._answers.append((Status.REFUSED, f"{error.reason}: {error.message}", item_id))
             about = {"item_id": item_id, "reason": error.reason, "message": error.message}
@@ -236,19 +242,22 @@ class SentItems:
         return item_id, sendable, attributes
 
 
-def _with_row(
-    record: Record, item_id: str, content: NewContent | None, attributes: Attributes
+def with_row(
+    record_id: str, item_id: str, content: NewContent | Content | None, attributes: Attributes
 ) -> NewRow:
+    """Returns the row of an item that is to be sent, or that is stored, and the item."""
     match content:
-        case str():
-            data = b"text " + content.encode()  # No file is equal to it.
+        case str(text) | TextContent(text):
+            data = b"text " + text.encode()  # No file is equal to it.
         case RegionContent():
             data = content.features + content.boxes
+        case ImageContent(image_bytes):
+            data = image_bytes
         case _:
             data = content or b""
     digest = b"" if content is None else sha256(data).digest()
     written = json.dumps(attributes, sort_keys=True, default=str)
-    row = Row(item_id, record.record_id, "", len(data), digest, written)
+    row = Row(item_id, record_id, "", len(data), digest, written)
     return row, (item_id, content, attributes)
 
 

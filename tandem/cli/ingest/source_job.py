@@ -5,7 +5,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
@@ -31,20 +31,28 @@ from tandem.cli.corpora.detector_files import (
 from tandem.cli.ingest.demo_note import say_if_demo_serves
 from tandem.cli.ingest.item_ingest import Counts, ingest_items
 from tandem.cli.ingest.job_record import JobRecord, Row, Status, job_path
-from tandem.cli.ingest.sent_items import ItemForm, SentItems
+from tandem.cli.ingest.sent_items import ItemForm, SentItems, with_row
 from tandem.cli.options import ADDRESS, nobody_there, user_path
 from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.json_answer import json_text
-from tandem.client import Access, Client, ItemPatch, TruncationPolicy
+from tandem.client import Access, Client, ItemPatch, StoredItem, TruncationPolicy
 from tandem.client.calls.retries import DEFAULT_RETRIES
 from tandem.client.ingest.rounds import may_be_stored_later
-from tandem.contract.content import MAX_IMAGE_BYTES
+from tandem.contract.content import MAX_IMAGE_BYTES, Modality
+from tandem.contract.limits import MAX_CONSISTENCY_TOKEN_COUNT
 from tandem.corpus.errors import NothingRead
 from tandem.corpus.readable_records import OnError, SkippedRecords, records_with_pictures
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
-from tandem.errors import IndexNotFound, PermissionDenied, TandemError
+from tandem.errors import (
+    ConsistencyTokenInvalid,
+    IndexNotFound,
+    ItemNotFound,
+    PermissionDenied,
+    SequenceNotReached,
+    TandemError,
+)
 
 if TYPE_CHECKING:
     from tandem.cli.ingest.duplicates import Duplicates
@@ -53,6 +61,7 @@ DEFAULT_SPLIT: Final = "test"
 DEFAULT_SEED: Final = 1
 _AGAIN_SECONDS: Final = 2.0
 _REFUSED: Final = "refused:"
+_TOKENS: Final = "consistency tokens"
 
 _Done = TypeVar("_Done")
 
@@ -187,6 +196,7 @@ class SourceJob:
             counts=self._counts,
             unit=self.unit,
         )
+        self.note_write(sent.token)
         self.change(sent.changed)
         if found:
             found.settle()
@@ -206,7 +216,9 @@ class SourceJob:
             for row, old in rows
             if is_copy or row.attributes != old.attributes
         ]
-        failures = self.client.change(patches, index_id=self.index_id).failures if patches else ()
+        changes = self.client.change(patches, index_id=self.index_id) if patches else None
+        failures = changes.failures if changes else ()
+        self.note_write(changes.consistency_token if changes else "")
         failed = {each.item_id for each in failures}
         self.job.write(
             replace(row, status=Status.SENT if row.item_id in failed else Status.STORED)
@@ -216,6 +228,11 @@ class SourceJob:
             if may_be_stored_later(each.error):  # It is copied by the next attempt.
                 raise each.error
         return bool(failed)
+
+    def note_write(self, token: str) -> None:
+        """Keeps the consistency token of a write, by which a restored index is known."""
+        tokens = [*self.job.kept(_TOKENS).split(), token][-MAX_CONSISTENCY_TOKEN_COUNT:]
+        self.job.keep(_TOKENS, " ".join(tokens))
 
     def duplicates(self) -> "Duplicates | None":
         """Returns what finds duplicates, if they are not kept."""
@@ -287,10 +304,41 @@ class SourceJob:
         except (IndexNotFound, PermissionDenied):
             self.stored_ids = set()  # A token that may only write sees nothing, so all is sent.
         self._has_answered = True
+        with suppress(IndexNotFound, ItemNotFound, PermissionDenied):
+            self._compare_contents()
         lost_count, others = self.job.compare(self.stored_ids)
         if lost_count:
             errors.print(f"{self.index_id} has lost {lost_count:,} items, which are stored again")
         return others
+
+    def _compare_contents(self) -> None:
+        """Has what the index has otherwise be sent again, if it lost a write; names its model."""
+        model = self.client.describe_index(index_id=self.index_id).model_fingerprint
+        if (before := self.job.kept("model")) not in ("", model):
+            errors.print(f"{self.index_id} is of the model {model} now, and was of {before}")
+        self.job.keep("model", model)
+        if not self.stored_ids or not (tokens := self.job.kept(_TOKENS).split()):
+            return
+        try:
+            self.client.search(
+                StoredItem(min(self.stored_ids)),
+                index_id=self.index_id,
+                target_modality=Modality.TEXT,
+                rerank_disabled=True,
+                consistency_tokens=tokens,
+            )
+            return
+        except (ConsistencyTokenInvalid, SequenceNotReached):
+            errors.print(f"{self.index_id} is not as it was left, and its contents are compared")
+        differing = []
+        for row in self.job.every("status='stored'"):
+            for item in self.client.fetch_items([row.item_id], index_id=self.index_id):
+                has, _ = with_row(row.record_id, row.item_id, item.content, item.attributes)
+                is_same = json.loads(row.attributes).items() <= json.loads(has.attributes).items()
+                if has.digest != row.digest or not is_same:
+                    differing.append((Status.SENT, "", row.item_id))
+        self.job.answer(differing)
+        self.job.keep(_TOKENS, "")
 
     def _write_refused(self) -> int:
         """Writes what could not be stored to a file that is a source; returns how much."""

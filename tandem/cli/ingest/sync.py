@@ -144,7 +144,7 @@ class _Sync(SourceJob):
             self.send()
         for start in range(0, len(plan.removed), MAX_ITEM_ID_COUNT):
             ids = plan.removed[start : start + MAX_ITEM_ID_COUNT]
-            self.client.remove(ids, index_id=self.index_id)
+            self.note_write(self.client.remove(ids, index_id=self.index_id).consistency_token)
             self.job.forget(ids)
         if self.asked.duplicates is DuplicatePolicy.LINK and (found := self.duplicates()):
             found.link({row.why for row in gone if row.status is Status.DUPLICATE})
