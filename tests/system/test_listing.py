@@ -28,4 +28,4 @@ def test_a_page_is_as_large_as_a_message_may_be(tiny_stack: LocalStack) -> None:
 
         assert [each.item_id for each in found] == [item.item_id for item in items]
         assert all(each.attributes == full for each in found)
-        client.remove_index("listed")
+        client.remove_index(index_id="listed")

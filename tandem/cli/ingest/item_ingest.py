@@ -115,7 +115,7 @@ class Counts:
             )
 
     def answer(self, index_id: str) -> None:
-        """Prints the counts as JSON, if that is asked for."""
+        """Prints the counts as JSON, if `--json` is given."""
         answer(
             {
                 "index_id": index_id,

@@ -314,7 +314,7 @@ class StoredShard:
     def item_ids(
         self, index_id: str, count: int, after: str, selection: ItemSelection
     ) -> tuple[Sequence[str], str | None]:
-        """Returns selected ids after that one, in byte order, and the id to go on after, if any.
+        """Returns selected ids after that one, in byte order, and the id to continue after, if any.
 
         Reads one part of the index: a selection of few of millions would otherwise keep a thread
         that searches need for seconds. Raises IndexNotFound.
