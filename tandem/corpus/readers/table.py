@@ -17,6 +17,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,9 +69,6 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = {
 _NUMBERED_CAPTION = re.compile(r"(?:caption|captions)_?(\d{1,3})")
 # `tandem ingest` may add the split, the language and an attribute of captions.
 _MAX_COLUMN_COUNT: Final = MAX_ATTRIBUTE_COUNT - 3
-
-_NamedRow = tuple[str, int, str, dict[str, Any]]
-"""The id, number, place and cells of a row."""
 
 
 def read_table(
@@ -165,6 +163,7 @@ class Reader:
         matches = ((name, _NUMBERED_CAPTION.fullmatch(name)) for name in self.table.columns)
         numbered = sorted((int(match[1]), name) for name, match in matches if match)
         self._texts = [text] if text else [name for _, name in numbered]
+        self._key = itemgetter(1 if self._id else 0)
 
     def ids(self) -> Iterator[str]:
         """Yields the ids of the records; what cannot be read is left out by `records`."""
@@ -208,11 +207,10 @@ class Reader:
             about = captions, self._split, record_id, self._image_of(cell, place)
             yield Record(record_id, *about, attributes, fault, text)
 
-    def _key(self, row: _NamedRow) -> object:
-        return row[1 if self._id else 0]
-
-    def _rows(self, image: str, only: Collection[str] | None = None) -> Iterator[_NamedRow]:
-        """Yields each row that is meant."""
+    def _rows(
+        self, image: str, only: Collection[str] | None = None
+    ) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
+        """Yields id, number, place and cells of each row that is meant."""
         for number, place, row in self.table.rows(image, only):
             if self.row_split not in (None, row.get(self._by) or WHOLE_SPLIT):
                 continue

@@ -18,7 +18,7 @@ from tandem.errors import (
     TruncationPolicyInvalid,
     WriterRefused,
 )
-from tandem.search.calls.fan_out import fan_out
+from tandem.search.calls.fan_out import answer_or_error, fan_out
 from tandem.search.indexes.router import Route, Router, check_alias
 from tandem.search.metrics import timed_stage
 from tandem.search.shard_map import ShardMap
@@ -161,19 +161,16 @@ class Ingester:
     ) -> Outcomes:
         """Returns the outcomes with the errors of failed shards that do not answer yet."""
         owners = [
-            None if error else self._shard_map.owner(batch.index_id, item.item_id)
+            -1 if error else self._shard_map.owner(batch.index_id, item.item_id)
             for item, error in zip(batch.items, outcomes, strict=True)
         ]
-        errors: dict[int | None, TandemError] = {}
-
-        async def ask(shard: int) -> None:
-            try:
-                await self._shards[shard].note(batch.index_id, deadline)  # any small read
-                self._failed_shards.discard(shard)
-            except TandemError as error:
-                errors[shard] = error.kept()
-
-        await fan_out(*map(ask, self._failed_shards.intersection(owners)))
+        asked = self._failed_shards.intersection(owners)
+        # Any small read tells.
+        reads = (self._shards[each].note(batch.index_id, deadline) for each in asked)
+        answers = await fan_out(*(answer_or_error(each, TandemError) for each in reads))
+        both = zip(asked, answers, strict=True)
+        errors = {shard: each for shard, each in both if isinstance(each, TandemError)}
+        self._failed_shards -= asked - errors.keys()
         return [error or errors.get(own) for error, own in zip(outcomes, owners, strict=True)]
 
     async def _write(self, part: EncodedItems, shard: int, name: str, deadline: Deadline) -> int:
