@@ -18,7 +18,7 @@ def test_a_page_is_as_large_as_a_message_may_be(tiny_stack: LocalStack) -> None:
     texts = [f"{number:02}".ljust(MAX_TEXT_BYTES, "x") for number in range(MAX_TEXTS_COUNT)]
     full = {f"a{number}": tuple(texts) for number in range(MAX_ATTRIBUTE_COUNT)}
     full_bytes = MAX_ATTRIBUTE_COUNT * MAX_TEXTS_COUNT * MAX_TEXT_BYTES
-    count = MAX_MESSAGE_BYTES // full_bytes + 3
+    count = MAX_MESSAGE_BYTES // full_bytes + 1
     items = [Item(f"{n:02}", text=f"{n} birds", attributes=full) for n in range(count)]
     with Client(tiny_stack.address, timeout_seconds=60) as client:
         for outcome in client.ingest(items, index_id="listed", batch_item_count=4):

@@ -25,7 +25,7 @@ def test_older_contents_of_a_restored_shard_are_stored_again(
     new = {name: f"{text} and a boat" if name < "t2" else text for name, text in old.items()}
     _sync(tiny_stack, table, old)
     store, place = tiny_stack.store_path(1), tmp_path / "backups"
-    backup, _ = back_up(object_folder(str(place), is_new=True), store)
+    backup, _ = back_up(object_folder(place.as_uri(), is_new=True), store)
     assert "not as it was left" not in _sync(tiny_stack, table, new)
     assert _texts(tiny_stack) == new
     _stop(tiny_stack)
