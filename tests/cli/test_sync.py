@@ -232,7 +232,7 @@ def test_what_a_restored_index_has_otherwise_is_stored_again(
     run("sync", photos, told, *own)
     index, told.sent = told.index._indexes["photos"], []
     index["1/001"], index["0/000#en-0"] = index["2/002"], index["3/010#en-0"]
-    index["4/004"].item.attributes["file"] = "another"  # type: ignore[index]
+    index["4/004"].item.attributes["file"] = "another"
     run("sync", photos, told, *own)
     assert told.taken() == [], "it trusts the index while its tokens hold"
     with JobRecord(Path(own[1])) as job:
