@@ -17,7 +17,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -44,7 +44,13 @@ from tandem.lab.neighbours.baselines.label_free import (
     tuned,
 )
 from tandem.lab.neighbours.leaprr.config import LeaprrConfig, leaprr_config, with_settings
-from tandem.lab.neighbours.leaprr.refinement import Networks, refine
+from tandem.lab.neighbours.leaprr.refinement import (
+    LeaprrModel,
+    Networks,
+    RefinedOrders,
+    refine,
+    refine_as_served,
+)
 from tandem.lab.neighbours.leaprr.training_folder import LeaprrFolder, LeaprrPlan
 from tandem.lab.neighbours.lists.corpus_neighbours import CorpusNeighbours
 from tandem.lab.neighbours.lists.neighbour_file import (
@@ -52,6 +58,10 @@ from tandem.lab.neighbours.lists.neighbour_file import (
     check_same_base,
     load_neighbours,
 )
+from tandem.lab.neighbours.lists.neighbour_lists import SimilarityLists
+from tandem.lab.neighbours.neighbour_orders import AS_SERVED
+
+Refine = Callable[[LeaprrModel, SimilarityLists, Networks], RefinedOrders]
 
 FULL: Final = "full"
 NEIGHBOUR_COUNTS: Final = (2, 4, 16)
@@ -152,7 +162,11 @@ def label_free_rows(bench: Bench, test: CorpusNeighbours) -> list[Row]:
 
 
 def learned_row(
-    bench: Bench, test: CorpusNeighbours, run: str, networks: Networks = "both"
+    bench: Bench,
+    test: CorpusNeighbours,
+    run: str,
+    networks: Networks = "both",
+    refined_by: Refine = refine,
 ) -> Row | None:
     """Returns the row of a run's trained seeds; None where there are none.
 
@@ -166,24 +180,17 @@ def learned_row(
         model, training = folder.read()
         if model.config != bench.config(run):
             raise ValueError(f"{path} has other settings; give those that it was trained with")
-        refined = refine(model, lists, networks)
+        refined = refined_by(model, lists, networks)
         orders.append([refined.texts_of_image, refined.images_of_text])
         assert training.is_over
     if not orders:
         return None
     alone = "" if networks == "both" else f", {networks.replace('_', ' ')} alone"
     name = "LeaPRR" if run == FULL else f"LeaPRR {run.replace('_', ' ')}"
+    name += AS_SERVED if refined_by is refine_as_served else ""
     setting = f"{bench.profile}, {len(orders)} seeds" if len(orders) > 1 else bench.profile
     ranks = ranks_of(sides, orders)
     return Row(f"{name}{alone}", setting, ranks, test.image_of_text.tolist())
-
-
-def served_row(image_queries: Row | None, text_queries: Row | None) -> Row | None:
-    """Returns the row of what searches get: each direction by its own network alone."""
-    if not (image_queries and text_queries):
-        return None
-    ranks = image_queries.ranks[0], text_queries.ranks[1]
-    return replace(image_queries, method="LeaPRR as served", ranks=ranks)
 
 
 def ranks_of(sides: Sequence[SearchSide], orders: Sequence[Sequence[Order]]) -> Ranks:
@@ -195,10 +202,18 @@ def ranks_of(sides: Sequence[SearchSide], orders: Sequence[Sequence[Order]]) -> 
 
 
 def base_row(test: CorpusNeighbours) -> Row:
-    """Returns the row of the base's own order."""
+    """Returns the row of the base's own order, in which all pools of a gallery share one scale."""
     sides = search_sides(test)
     ranks = ranks_of(sides, [[retrieve_order(each.base) for each in sides]])
     return Row(test.base, "", ranks, test.image_of_text.tolist())
+
+
+def base_as_served(test: CorpusNeighbours) -> Row:
+    """Returns the row of the order that a search reorders, which knows its own pool."""
+    lists = test.similarity_lists()
+    orders = [retrieve_order(each.found()) for each in (lists, lists.reversed())]
+    ranks = ranks_of(search_sides(test), [orders])
+    return Row(f"{test.base}{AS_SERVED}", "", ranks, test.image_of_text.tolist())
 
 
 def report(bench: Bench, test: CorpusNeighbours, elsewhere: Sequence[Path]) -> Iterator[str]:
@@ -216,11 +231,12 @@ def report(bench: Bench, test: CorpusNeighbours, elsewhere: Sequence[Path]) -> I
     if full:
         yield ""
         yield from test_lines(full, [base, *label_free])
-    if served := served_row(*alone):
+    if served := learned_row(bench, test, FULL, refined_by=refine_as_served):
+        searched = base_as_served(test)
         yield ""
-        yield from recall_lines(base, [served])
+        yield from recall_lines(searched, [searched, served])
         yield ""
-        yield from test_lines(served, [base, *label_free])
+        yield from test_lines(served, [searched, *label_free])
     yield from ["", "Headroom", "", *pool_lines(base), "", "Tables 2 and 3, Figures 4 and 5", ""]
     others = [*alone, *(learned_row(bench, test, run) for run in RUNS if run != FULL)]
     found = [row for row in others if row]

@@ -38,6 +38,7 @@ const NEIGHBOUR_STOPS: Readonly<Record<NeighbourStop, string>> = {
   [NeighbourStop.UNAVAILABLE]: "the neighbour model did not answer",
   [NeighbourStop.OUTPUT_INVALID]: "the neighbour model returned invalid scores",
   [NeighbourStop.OVERLOADED]: "the neighbour model is overloaded",
+  [NeighbourStop.RERANK_MISMATCH]: "the neighbour model learned over another rerank",
 };
 
 /** Returns a sentence for each way in which the answer is less than was asked for. */

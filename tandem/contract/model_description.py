@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tandem.contract.modality import Modality
 from tandem.contract.record_wire import Field, RecordWire
 from tandem.v1 import model_service_pb2 as pb
 
@@ -81,6 +82,13 @@ class NeighbourModelDescription:
     """Nearest items of each modality by which it compares two items."""
     includes_query_pillar: bool
     """Whether the query is the first of its own modality's pillars."""
+    rerank_k: int = 0
+    """Of the searches whose items it orders, in the CE's order; 0 for the BE's."""
+
+    def item_count(self, query_modality: Modality) -> int:
+        """Returns how many items it orders for a query."""
+        is_text = query_modality is Modality.TEXT
+        return self.text_query_item_count if is_text else self.image_query_item_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

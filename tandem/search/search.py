@@ -307,7 +307,12 @@ class Searcher:
                     for modality in query.modalities
                 }
                 ordered = OrderedHits(
-                    query.index_id, encoded.fingerprint, encoded.embeddings, encoded.modality, hits
+                    query.index_id,
+                    encoded.fingerprint,
+                    encoded.embeddings,
+                    encoded.modality,
+                    hits,
+                    outcome.matches,
                 )
                 scored = await stage.score(query, ordered, search.budget.stages_end)
             orders.append(StageOrder(stage, scored.scores))

@@ -22,6 +22,9 @@ from tandem.contract.limits import (
 from tandem.errors import BatchSizeOutOfRange, EmbeddingInvalid
 from tandem.stages.unit_length import check_unit_lengths
 
+# Embeddings are unit vectors within a tolerance, so a product may slightly exceed 1.
+_MAX_COSINE = 1.01
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardNeighbourQuery:
@@ -107,6 +110,9 @@ class Graph:
     """[L, d]."""
     near: Mapping[Modality, NDArray[np.int64]]
     """[V, C], each node's nearest items of that modality; each item has one number."""
+    query_similarities: NDArray[np.float32] | None = None
+    """[max(V - 1, L)], the query's to its items or item pillars, as the model knows them, the
+    highest first; None for those of the embeddings."""
 
     def __post_init__(self) -> None:
         for name, embeddings, high in [
@@ -118,6 +124,14 @@ class Graph:
             if embeddings.shape[1] != self.nodes.shape[1]:
                 raise EmbeddingInvalid(why="nodes and pillars have different dimensions")
             check_unit_lengths(embeddings)
+        if (given := self.query_similarities) is not None:
+            high = max(len(self.nodes) - 1, len(self.item_pillars))
+            if len(given) != high:
+                raise BatchSizeOutOfRange(
+                    name="query_similarities", got=len(given), low=high, high=high
+                )
+            if not (np.abs(given) <= _MAX_COSINE).all():  # also true of NaN
+                raise EmbeddingInvalid(why="query_similarities has a value that is no cosine")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.search.answer_names import DegradationKind, OrderedBy
 from tandem.contract.search.query import SearchQuery
 from tandem.stages.hit import Hit
+from tandem.stages.reranking import Match
 from tandem.stages.retrieval import Embeddings
 
 
@@ -24,6 +25,8 @@ class OrderedHits:
     query_modality: Modality
     hits: Mapping[Modality, Sequence[Hit]]
     """Of each modality that is searched for, with their embeddings."""
+    matches: Mapping[str, Match] = field(default_factory=dict)
+    """Of the hits that the cross-encoder scored, by item id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtandem/v1/model_service.proto\x12\ttandem.v1\"\x16\n\x14\x44\x65scribeModelRequest\"C\n\x15\x44\x65scribeModelResponse\x12*\n\x05model\x18\x01 \x01(\x0b\x32\x1b.tandem.v1.ModelDescription\"\x99\x04\n\x10ModelDescription\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\t\x12\x11\n\tprecision\x18\x03 \x01(\t\x12\x1b\n\x13\x65mbedding_dimension\x18\x04 \x01(\x05\x12\x1c\n\x14max_text_token_count\x18\x05 \x01(\x05\x12\x16\n\x0emax_text_bytes\x18\x06 \x01(\x05\x12\x17\n\x0fmax_image_bytes\x18\x07 \x01(\x05\x12\x1d\n\x15max_image_pixel_count\x18\x08 \x01(\x05\x12\x42\n\x17probability_calibration\x18\t \x01(\x0b\x32!.tandem.v1.ProbabilityCalibration\x12\x39\n\x13\x61\x64\x61ptive_depth_rule\x18\n \x01(\x0b\x32\x1c.tandem.v1.AdaptiveDepthRule\x12\x0f\n\x07version\x18\x0b \x01(\x05\x12\x1c\n\x14region_feature_width\x18\x0c \x01(\x05\x12\x18\n\x10max_region_count\x18\r \x01(\x05\x12\x32\n\x0fneighbour_model\x18\x0e \x01(\x0b\x32\x19.tandem.v1.NeighbourModel\x12\x46\n\x1btext_similarity_calibration\x18\x0f \x01(\x0b\x32!.tandem.v1.ProbabilityCalibration\"\xcc\x01\n\x0eNeighbourModel\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\x12\x18\n\x10\x62\x61se_fingerprint\x18\x02 \x01(\t\x12\x1d\n\x15text_query_item_count\x18\x03 \x01(\x05\x12\x1e\n\x16image_query_item_count\x18\x04 \x01(\x05\x12\x14\n\x0cpillar_count\x18\x05 \x01(\x05\x12\x17\n\x0fneighbour_count\x18\x06 \x01(\x05\x12\x1d\n\x15includes_query_pillar\x18\x07 \x01(\x08\"5\n\x16ProbabilityCalibration\x12\r\n\x05scale\x18\x01 \x01(\x01\x12\x0c\n\x04\x62ias\x18\x02 \x01(\x01\"\xd1\x01\n\x11\x41\x64\x61ptiveDepthRule\x12\x13\n\x0b\x66irst_count\x18\x01 \x01(\x05\x12\x15\n\rfurther_count\x18\x02 \x01(\x05\x12\x11\n\tintercept\x18\x03 \x01(\x01\x12\x19\n\x11\x62\x65st_logit_weight\x18\x04 \x01(\x01\x12\x15\n\rmargin_weight\x18\x05 \x01(\x01\x12\x1d\n\x15similarity_gap_weight\x18\x06 \x01(\x01\x12\x17\n\x0flog_rank_weight\x18\x07 \x01(\x01\x12\x13\n\x0bstop_chance\x18\x08 \x01(\x01\x32\x62\n\x0cModelService\x12R\n\rDescribeModel\x12\x1f.tandem.v1.DescribeModelRequest\x1a .tandem.v1.DescribeModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtandem/v1/model_service.proto\x12\ttandem.v1\"\x16\n\x14\x44\x65scribeModelRequest\"C\n\x15\x44\x65scribeModelResponse\x12*\n\x05model\x18\x01 \x01(\x0b\x32\x1b.tandem.v1.ModelDescription\"\x99\x04\n\x10ModelDescription\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\t\x12\x11\n\tprecision\x18\x03 \x01(\t\x12\x1b\n\x13\x65mbedding_dimension\x18\x04 \x01(\x05\x12\x1c\n\x14max_text_token_count\x18\x05 \x01(\x05\x12\x16\n\x0emax_text_bytes\x18\x06 \x01(\x05\x12\x17\n\x0fmax_image_bytes\x18\x07 \x01(\x05\x12\x1d\n\x15max_image_pixel_count\x18\x08 \x01(\x05\x12\x42\n\x17probability_calibration\x18\t \x01(\x0b\x32!.tandem.v1.ProbabilityCalibration\x12\x39\n\x13\x61\x64\x61ptive_depth_rule\x18\n \x01(\x0b\x32\x1c.tandem.v1.AdaptiveDepthRule\x12\x0f\n\x07version\x18\x0b \x01(\x05\x12\x1c\n\x14region_feature_width\x18\x0c \x01(\x05\x12\x18\n\x10max_region_count\x18\r \x01(\x05\x12\x32\n\x0fneighbour_model\x18\x0e \x01(\x0b\x32\x19.tandem.v1.NeighbourModel\x12\x46\n\x1btext_similarity_calibration\x18\x0f \x01(\x0b\x32!.tandem.v1.ProbabilityCalibration\"\xde\x01\n\x0eNeighbourModel\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\x12\x18\n\x10\x62\x61se_fingerprint\x18\x02 \x01(\t\x12\x1d\n\x15text_query_item_count\x18\x03 \x01(\x05\x12\x1e\n\x16image_query_item_count\x18\x04 \x01(\x05\x12\x14\n\x0cpillar_count\x18\x05 \x01(\x05\x12\x17\n\x0fneighbour_count\x18\x06 \x01(\x05\x12\x1d\n\x15includes_query_pillar\x18\x07 \x01(\x08\x12\x10\n\x08rerank_k\x18\x08 \x01(\x05\"5\n\x16ProbabilityCalibration\x12\r\n\x05scale\x18\x01 \x01(\x01\x12\x0c\n\x04\x62ias\x18\x02 \x01(\x01\"\xd1\x01\n\x11\x41\x64\x61ptiveDepthRule\x12\x13\n\x0b\x66irst_count\x18\x01 \x01(\x05\x12\x15\n\rfurther_count\x18\x02 \x01(\x05\x12\x11\n\tintercept\x18\x03 \x01(\x01\x12\x19\n\x11\x62\x65st_logit_weight\x18\x04 \x01(\x01\x12\x15\n\rmargin_weight\x18\x05 \x01(\x01\x12\x1d\n\x15similarity_gap_weight\x18\x06 \x01(\x01\x12\x17\n\x0flog_rank_weight\x18\x07 \x01(\x01\x12\x13\n\x0bstop_chance\x18\x08 \x01(\x01\x32\x62\n\x0cModelService\x12R\n\rDescribeModel\x12\x1f.tandem.v1.DescribeModelRequest\x1a .tandem.v1.DescribeModelResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,11 +38,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MODELDESCRIPTION']._serialized_start=138
   _globals['_MODELDESCRIPTION']._serialized_end=675
   _globals['_NEIGHBOURMODEL']._serialized_start=678
-  _globals['_NEIGHBOURMODEL']._serialized_end=882
-  _globals['_PROBABILITYCALIBRATION']._serialized_start=884
-  _globals['_PROBABILITYCALIBRATION']._serialized_end=937
-  _globals['_ADAPTIVEDEPTHRULE']._serialized_start=940
-  _globals['_ADAPTIVEDEPTHRULE']._serialized_end=1149
-  _globals['_MODELSERVICE']._serialized_start=1151
-  _globals['_MODELSERVICE']._serialized_end=1249
+  _globals['_NEIGHBOURMODEL']._serialized_end=900
+  _globals['_PROBABILITYCALIBRATION']._serialized_start=902
+  _globals['_PROBABILITYCALIBRATION']._serialized_end=955
+  _globals['_ADAPTIVEDEPTHRULE']._serialized_start=958
+  _globals['_ADAPTIVEDEPTHRULE']._serialized_end=1167
+  _globals['_MODELSERVICE']._serialized_start=1169
+  _globals['_MODELSERVICE']._serialized_end=1267
 # @@protoc_insertion_point(module_scope)

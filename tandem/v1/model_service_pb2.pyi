@@ -50,7 +50,7 @@ class ModelDescription(_message.Message):
     def __init__(self, fingerprint: _Optional[str] = ..., family: _Optional[str] = ..., precision: _Optional[str] = ..., embedding_dimension: _Optional[int] = ..., max_text_token_count: _Optional[int] = ..., max_text_bytes: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_image_pixel_count: _Optional[int] = ..., probability_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ..., adaptive_depth_rule: _Optional[_Union[AdaptiveDepthRule, _Mapping]] = ..., version: _Optional[int] = ..., region_feature_width: _Optional[int] = ..., max_region_count: _Optional[int] = ..., neighbour_model: _Optional[_Union[NeighbourModel, _Mapping]] = ..., text_similarity_calibration: _Optional[_Union[ProbabilityCalibration, _Mapping]] = ...) -> None: ...
 
 class NeighbourModel(_message.Message):
-    __slots__ = ("fingerprint", "base_fingerprint", "text_query_item_count", "image_query_item_count", "pillar_count", "neighbour_count", "includes_query_pillar")
+    __slots__ = ("fingerprint", "base_fingerprint", "text_query_item_count", "image_query_item_count", "pillar_count", "neighbour_count", "includes_query_pillar", "rerank_k")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     BASE_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     TEXT_QUERY_ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +58,7 @@ class NeighbourModel(_message.Message):
     PILLAR_COUNT_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOUR_COUNT_FIELD_NUMBER: _ClassVar[int]
     INCLUDES_QUERY_PILLAR_FIELD_NUMBER: _ClassVar[int]
+    RERANK_K_FIELD_NUMBER: _ClassVar[int]
     fingerprint: str
     base_fingerprint: str
     text_query_item_count: int
@@ -65,7 +66,8 @@ class NeighbourModel(_message.Message):
     pillar_count: int
     neighbour_count: int
     includes_query_pillar: bool
-    def __init__(self, fingerprint: _Optional[str] = ..., base_fingerprint: _Optional[str] = ..., text_query_item_count: _Optional[int] = ..., image_query_item_count: _Optional[int] = ..., pillar_count: _Optional[int] = ..., neighbour_count: _Optional[int] = ..., includes_query_pillar: _Optional[bool] = ...) -> None: ...
+    rerank_k: int
+    def __init__(self, fingerprint: _Optional[str] = ..., base_fingerprint: _Optional[str] = ..., text_query_item_count: _Optional[int] = ..., image_query_item_count: _Optional[int] = ..., pillar_count: _Optional[int] = ..., neighbour_count: _Optional[int] = ..., includes_query_pillar: _Optional[bool] = ..., rerank_k: _Optional[int] = ...) -> None: ...
 
 class ProbabilityCalibration(_message.Message):
     __slots__ = ("scale", "bias")

@@ -130,18 +130,20 @@ class CandidateScore(_message.Message):
     def __init__(self, match_logit: _Optional[float] = ..., match_probability: _Optional[float] = ...) -> None: ...
 
 class ScoreGraphRequest(_message.Message):
-    __slots__ = ("model_fingerprint", "query_modality", "nodes", "item_pillars", "query_pillars")
+    __slots__ = ("model_fingerprint", "query_modality", "nodes", "item_pillars", "query_pillars", "query_similarities")
     MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     QUERY_MODALITY_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     ITEM_PILLARS_FIELD_NUMBER: _ClassVar[int]
     QUERY_PILLARS_FIELD_NUMBER: _ClassVar[int]
+    QUERY_SIMILARITIES_FIELD_NUMBER: _ClassVar[int]
     model_fingerprint: str
     query_modality: _content_pb2.Modality
     nodes: _containers.RepeatedCompositeFieldContainer[GraphNode]
     item_pillars: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
     query_pillars: _containers.RepeatedCompositeFieldContainer[_content_pb2.Embedding]
-    def __init__(self, model_fingerprint: _Optional[str] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., item_pillars: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., query_pillars: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ...) -> None: ...
+    query_similarities: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, model_fingerprint: _Optional[str] = ..., query_modality: _Optional[_Union[_content_pb2.Modality, str]] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., item_pillars: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., query_pillars: _Optional[_Iterable[_Union[_content_pb2.Embedding, _Mapping]]] = ..., query_similarities: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class GraphNode(_message.Message):
     __slots__ = ("embedding", "near_texts", "near_images")

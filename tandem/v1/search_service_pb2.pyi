@@ -61,6 +61,7 @@ class NeighbourStop(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NEIGHBOUR_STOP_UNAVAILABLE: _ClassVar[NeighbourStop]
     NEIGHBOUR_STOP_OUTPUT_INVALID: _ClassVar[NeighbourStop]
     NEIGHBOUR_STOP_OVERLOADED: _ClassVar[NeighbourStop]
+    NEIGHBOUR_STOP_RERANK_MISMATCH: _ClassVar[NeighbourStop]
 
 class OrderingStage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -113,6 +114,7 @@ NEIGHBOUR_STOP_TIME: NeighbourStop
 NEIGHBOUR_STOP_UNAVAILABLE: NeighbourStop
 NEIGHBOUR_STOP_OUTPUT_INVALID: NeighbourStop
 NEIGHBOUR_STOP_OVERLOADED: NeighbourStop
+NEIGHBOUR_STOP_RERANK_MISMATCH: NeighbourStop
 ORDERING_STAGE_UNSPECIFIED: OrderingStage
 ORDERING_STAGE_RETRIEVE: OrderingStage
 ORDERING_STAGE_RERANK: OrderingStage

@@ -82,6 +82,7 @@ def graph_to_proto(graph: Graph) -> rerank_pb.ScoreGraphRequest:
         ],
         item_pillars=map(embedding_to_proto, graph.item_pillars),
         query_pillars=map(embedding_to_proto, graph.query_pillars),
+        query_similarities=graph.query_similarities,
     )
 
 
@@ -100,6 +101,7 @@ def graph_from_proto(request: rerank_pb.ScoreGraphRequest) -> Graph:
             Modality.TEXT: _numbers("near_texts", [node.near_texts for node in request.nodes]),
             Modality.IMAGE: _numbers("near_images", [node.near_images for node in request.nodes]),
         },
+        np.array(request.query_similarities, np.float32) if request.query_similarities else None,
     )
 
 

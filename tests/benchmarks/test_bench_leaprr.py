@@ -58,9 +58,9 @@ def test_finished_runs_stay_and_are_measured(
     printed = capsys.readouterr().out
     rows = {line.split(" | ")[0] for line in printed.splitlines() if line.startswith("| ")}
     assert {"| krnn", "| LeaPRR neighbours 2", "| LeaPRR, text queries alone"} < rows
-    assert {"| LeaPRR as served"} < rows
+    assert {"| LeaPRR, as served"} < rows
     assert "LeaPRR against each" in printed
-    assert "LeaPRR as served against each" in printed
+    assert "LeaPRR, as served against each" in printed
     assert drawn.stat().st_size > 10_000
     with pytest.raises(ValueError, match="full-1 has other settings"):
         _bench(monkeypatch, files, "--report", "--set", "margin=0.3")

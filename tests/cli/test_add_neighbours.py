@@ -59,7 +59,7 @@ def test_networks_of_another_model_are_refused(
     networks: Path, repository: Path, tiny_manifest: Manifest
 ) -> None:
     description = networks.with_name("training.json")
-    lists = {"model_fingerprint": "b" * 64, "base": "BE"}
+    lists: dict[str, object] = {"model_fingerprint": "b" * 64, "pool_size": 0}
     description.write_text(json.dumps({"plan": {"train": lists}}), encoding="utf-8")
 
     status, printed = run(networks.parent, repository)
@@ -74,3 +74,19 @@ def test_networks_of_another_model_are_refused(
     status, printed = run(networks.parent, repository)
     assert status == 0, printed
     assert "assumed" not in printed
+
+
+def test_networks_over_a_rerank_say_of_which_rerank_k(
+    networks: Path, repository: Path, tiny_manifest: Manifest
+) -> None:
+    lists = {"model_fingerprint": tiny_manifest.fingerprint, "pool_size": 20}
+    training = {"plan": {"train": lists}, "scored_pairs": "own_pools"}
+    networks.with_name("training.json").write_text(json.dumps(training), encoding="utf-8")
+
+    status, printed = run(networks.parent, repository)
+
+    assert status == 0, printed
+    assert "9 texts for an image, over BE + CE 20" in printed
+    added = neighbour_manifest_of(repository)
+    assert added is not None
+    assert added.describe().rerank_k == 20

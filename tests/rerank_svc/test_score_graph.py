@@ -158,6 +158,12 @@ def broken(change: str) -> pb.ScoreGraphRequest:
             request.query_modality = 0  # type: ignore[assignment]
         case "another model":
             request.model_fingerprint = "model-b"
+        case "a rerank":
+            request.query_similarities.extend([0.5] * 6)
+        case "a rerank too short":
+            request.query_similarities.extend([0.5] * 5)
+        case "no cosine":
+            request.query_similarities.extend([0.5] * 5 + [float("nan")])
     return request
 
 
@@ -173,6 +179,9 @@ def broken(change: str) -> pb.ScoreGraphRequest:
         ("NaN", errors.EmbeddingInvalid),
         ("another width", errors.EmbeddingInvalid),
         ("another model", errors.ModelMismatch),
+        ("a rerank", errors.RequestMalformed),
+        ("a rerank too short", errors.BatchSizeOutOfRange),
+        ("no cosine", errors.EmbeddingInvalid),
     ],
 )
 async def test_a_graph_that_the_model_does_not_read_is_named(

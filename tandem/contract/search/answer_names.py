@@ -107,6 +107,8 @@ class NeighbourStopReason(NamedAnswer):
     """The neighbour model returned invalid output."""
     OVERLOADED = "OVERLOADED"
     """A shard or the neighbour model is overloaded."""
+    RERANK_MISMATCH = "RERANK_MISMATCH"
+    """The neighbour model learned over another rerank than the search had."""
 
     @property
     def is_short(self) -> bool:

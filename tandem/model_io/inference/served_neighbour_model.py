@@ -80,6 +80,10 @@ def graph_tensors(graph: Graph, manifest: NeighbourModelManifest) -> GraphTensor
     pillars_FD = np.concatenate([graph.item_pillars, graph.query_pillars])
     features_MF = np.zeros((model_count, len(pillars_FD)), np.float32)
     features_MF[:node_count] = graph.nodes @ pillars_FD.T
+    if (known := graph.query_similarities) is not None:
+        features_MF[0, : manifest.pillar_count] = known[: manifest.pillar_count]
+        if manifest.includes_query_pillar:
+            features_MF[1:node_count, manifest.pillar_count] = known[: node_count - 1]
     valid_M = np.arange(model_count) < node_count
     affinity_1MM = neighbour_affinity(
         _padded(graph.near[Modality.IMAGE], model_count)[None],
@@ -105,6 +109,11 @@ def _check(graph: Graph, manifest: NeighbourModelManifest, direction: NeighbourD
             raise RequestMalformed(
                 why=f"there are {len(pillars)} {name} pillars instead of {manifest.pillar_count}"
             )
+    if (graph.query_similarities is None) == bool(manifest.rerank_k):
+        raise RequestMalformed(
+            why=f"query_similarities are given and the model's rerank_k is {manifest.rerank_k}, or "
+            "neither; give them for a model over a rerank, and only then"
+        )
     for modality, near in graph.near.items():
         if near.shape != (node_count, manifest.neighbour_count):
             raise RequestMalformed(

@@ -55,6 +55,8 @@ class NeighbourModelManifest:
     """Whether the query is the first of its own modality's pillars."""
     text_query: NeighbourDirection
     image_query: NeighbourDirection
+    rerank_k: int = 0
+    """Of the searches whose order by the cross-encoder it learned over; 0 for the bi-encoder's."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -75,9 +77,12 @@ class NeighbourModelManifest:
 
     def check(self) -> None:
         """Raises ValueError unless this release can serve the model."""
-        # One item more than the pillars is requested, so that must be within a shard's limit.
+        # One item more than these is requested, so that must be within a shard's limit.
         within("pillar_count", self.pillar_count, 1, MAX_RETRIEVE_K - 1)
-        within("neighbour_count", self.neighbour_count, 1, MAX_RETRIEVE_K)
+        within("rerank_k", self.rerank_k, 0, MAX_RETRIEVE_K - 1)
+        # Over a cross-encoder a query's neighbours are candidates of a request.
+        most = MAX_NEIGHBOUR_CANDIDATE_COUNT if self.rerank_k else MAX_RETRIEVE_K
+        within("neighbour_count", self.neighbour_count, 1, most)
         within("affinity_sharpness", self.affinity_sharpness, 0, 1_000)
         if self.text_query.node_count == self.image_query.node_count:
             raise ValueError(f"both directions have {self.text_query.node_count} nodes")
@@ -102,6 +107,7 @@ class NeighbourModelManifest:
             pillar_count=self.pillar_count,
             neighbour_count=self.neighbour_count,
             includes_query_pillar=self.includes_query_pillar,
+            rerank_k=self.rerank_k,
         )
 
     def write(self, path: Path) -> None:

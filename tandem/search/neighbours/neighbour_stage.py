@@ -24,7 +24,7 @@ from tandem.errors import (
 from tandem.search.calls.fan_out import answer_or_error
 from tandem.search.calls.guarded import GuardedReranker
 from tandem.search.metrics import note_neighbours
-from tandem.search.neighbours.joined_neighbours import joined_graph
+from tandem.search.neighbours.joined_neighbours import are_nearest, joined_graph
 from tandem.search.neighbours.outcome import NeighbourOutcome
 from tandem.search.neighbours.served_model import ServedNeighbourModels
 from tandem.stages.hit import Hit
@@ -35,6 +35,7 @@ from tandem.stages.neighbours import (
     ShardNeighbourQuery,
     ShardNeighbours,
 )
+from tandem.stages.reranking import Match
 from tandem.stages.shard import Shard
 from tandem.stages.stage import OrderedHits, StageOutcome
 
@@ -105,15 +106,24 @@ class NeighbourStage:
             return NeighbourOutcome(NeighbourStopReason.NOT_SERVED)
         if model.base_fingerprint != ordered.fingerprint:
             return NeighbourOutcome(NeighbourStopReason.MODEL_MISMATCH)
-        hits = found_hits[: _item_count(model, ordered.query_modality)]
-        nodes_VD = np.stack([ordered.embeddings[0], *(_embedding(hit) for hit in hits)])
+        pool_KD = _reranked_pool(found_hits, ordered.matches, model.rerank_k)
+        if pool_KD is None and model.rerank_k:
+            return NeighbourOutcome(NeighbourStopReason.RERANK_MISMATCH)
+        hits = found_hits[: model.item_count(ordered.query_modality)]
+        # Over a rerank the neighbours of the query are the first of the pool, by their own numbers.
+        near_count = model.neighbour_count if model.neighbour_count < model.rerank_k else 0
+        asked_hits = found_hits[: max(len(hits), near_count)]
+        nodes_VD = np.stack([ordered.embeddings[0], *map(_embedding, asked_hits)])
         query = self._neighbour_query(ordered, nodes_VD, model)
         found, missing = await self._find(query, deadline)
         if not found:
             return NeighbourOutcome(_stop_of(missing), missing=missing)
+        item_modality = ordered.query_modality.other
+        if pool_KD is not None and not are_nearest(found, pool_KD, nodes_VD[0], item_modality):
+            return NeighbourOutcome(NeighbourStopReason.RERANK_MISMATCH, missing=missing)
         try:
             graph = joined_graph(
-                found, nodes_VD, ordered.query_modality, ordered.fingerprint, model
+                found, nodes_VD, ordered.query_modality, ordered.fingerprint, model, pool_KD
             )
             if graph is None:
                 return NeighbourOutcome(NeighbourStopReason.TOO_FEW_ITEMS, missing=missing)
@@ -132,14 +142,16 @@ class NeighbourStage:
         self, ordered: OrderedHits, nodes_VD: np.ndarray, model: NeighbourModelDescription
     ) -> ShardNeighbourQuery:
         # One more, since the first may be the query itself, which the model may leave out.
-        pillar_k = model.pillar_count + 1
+        pillar_k = max(model.pillar_count, model.rerank_k) + 1
+        # One more over a rerank, by which the query may fall behind it.
+        neighbour_k = model.neighbour_count + (model.rerank_k > 0)
         return ShardNeighbourQuery(
             ordered.index_id,
             ordered.fingerprint,
             nodes_VD,
-            max(self._pool_count, pillar_k, model.neighbour_count),
+            max(self._pool_count, pillar_k, neighbour_k),
             pillar_k,
-            model.neighbour_count,
+            neighbour_k,
         )
 
     async def _find(
@@ -193,10 +205,19 @@ def _stop_of(missing: Mapping[int, TandemError]) -> NeighbourStopReason:
     return stops.pop() if len(stops) == 1 else NeighbourStopReason.UNAVAILABLE
 
 
-def _item_count(model: NeighbourModelDescription, query_modality: Modality) -> int:
-    if query_modality is Modality.TEXT:
-        return model.text_query_item_count
-    return model.image_query_item_count
+def _reranked_pool(
+    hits: Sequence[Hit], matches: Mapping[str, Match], rerank_k: int
+) -> np.ndarray | None:
+    """Returns the embeddings of the first `rerank_k` hits; None unless these were the reranked.
+
+    They must be in the order of their logits alone: a fused order is another one.
+    """
+    scored = [matches[hit.item_id].logit for hit in hits if hit.item_id in matches]
+    pool = hits[:rerank_k]
+    if not pool or len(scored) != rerank_k or any(hit.item_id not in matches for hit in pool):
+        return None
+    is_in_order = scored == sorted(scored, reverse=True)
+    return np.stack([_embedding(hit) for hit in pool]) if is_in_order else None
 
 
 def _embedding(hit: Hit) -> np.ndarray:

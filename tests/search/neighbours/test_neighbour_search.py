@@ -5,6 +5,7 @@ scores the first four of an order, the last of them highest.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -35,6 +36,7 @@ MODEL = NeighbourModelDescription(
 )
 DESCRIPTION = replace(downstream.DESCRIPTION, neighbour_model=MODEL)
 SHORT_SECONDS = 1.0
+NEARLY_BE = pb.Fusion(method="FUSION_METHOD_ADD", cross_encoder_weight=1e-4)
 
 
 @pytest.fixture
@@ -46,6 +48,8 @@ async def filled() -> AsyncIterator[Stack]:
         }
         contents |= {f"text-{n}": content_pb2.Content(text=str(n)) for n in range(1, 5)}
         items = [index_pb.Item(item_id=name, content=each) for name, each in contents.items()]
+        for item in items[: len(IMAGES)]:
+            item.attributes["degrees"].integer = int(item.content.image)
         async with door(behind) as stub:
             request = pb.IngestItemsRequest(index_id="scenes", items=items)
             assert [each async for each in stub.IngestItems(iter([request]))]
@@ -167,6 +171,56 @@ async def test_a_search_by_neighbours_sends_the_whole_graph(filled: Stack) -> No
     # The picture of 0 degrees is in the query's place, so it has the same neighbours.
     assert graph.nodes[1].near_texts == query.near_texts
     assert graph.nodes[1].near_images == query.near_images
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_the_rerank"),
+    [
+        ({"rerank_k": 5}, True),
+        ({"rerank_k": 5, "filter_text": "degrees >= 0"}, True),  # which leaves none out
+        ({"rerank_k": 4}, False),
+        ({"rerank_k": 6}, False),
+        ({"rerank_disabled": True}, False),
+        ({"rerank_k": 5, "filter_text": "degrees >= 1"}, False),  # which leaves out the nearest
+        ({"rerank_k": 5, "fusion": NEARLY_BE}, False),
+        ({"rerank_k": 5, "gone": IMAGES[2]}, False),  # for the cross-encoder
+    ],
+)
+async def test_a_model_over_a_rerank_orders_that_rerank_alone(
+    filled: Stack, fields: dict[str, object], is_the_rerank: bool
+) -> None:
+    """Any other keeps its order, and says so."""
+    describe(filled, rerank_k=5)
+    for shard in filled.shards:
+        shard.logits.pop(str(fields.get("gone")), None)
+    request = {name: value for name, value in fields.items() if name != "gone"}
+    async with door(filled) as stub:
+        plain = await answer(stub, search(neighbours_enabled=False, **request))
+        found = await answer(stub, search(**request))
+        if not is_the_rerank:
+            error = await refusal(answer(stub, search(neighbours_required=True, **request)))
+            assert isinstance(error, errors.NeighboursUnavailable)
+
+    graphs = requests(filled, "ScoreGraph")
+    if not is_the_rerank:
+        assert found.neighbours.stop == pb.NEIGHBOUR_STOP_RERANK_MISMATCH
+        assert list(found.degradations) == [*plain.degradations, pb.DEGRADATION_NEIGHBOURS_SKIPPED]
+        assert (ids(found), graphs) == (ids(plain), [])
+        return
+    assert not found.degradations
+    assert ids(found)[:6] == [IMAGES[n] for n in (1, 2, 3, 4, 0, 5)]
+    [graph] = graphs
+    assert isinstance(graph, rerank_pb.ScoreGraphRequest)
+    in_order = [math.sin(math.radians(degrees)) for degrees in (4, 3, 2, 1, 0)]
+    at = [embedding_from_proto(each)[1] for each in graph.item_pillars]
+    assert at == pytest.approx(in_order[:3], abs=1e-5)
+    at = [embedding_from_proto(node.embedding)[1] for node in graph.nodes[1:]]
+    assert at == pytest.approx(in_order[:4], abs=1e-5)
+    nearest = [math.cos(math.radians(degrees)) for degrees in (0, 1, 2, 3)]
+    assert list(graph.query_similarities) == pytest.approx(nearest, abs=1e-6)
+    # The query's neighbours are the first two of the rerank, which it had beside itself before.
+    own = [node.near_images[0] for node in graph.nodes[1:3]]
+    assert list(graph.nodes[0].near_images) == own
 
 
 async def test_other_searches_call_and_read_nothing_more(filled: Stack) -> None:

@@ -4,14 +4,17 @@ Only gRPC and Triton are absent; tests/system has them.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tandem.contract.content import Modality
+from tandem.contract.content import Modality, TextContent
+from tandem.contract.deadline import Deadline
+from tandem.contract.model_description import ModelDescription
+from tandem.contract.search.query import Depth, SearchQuery, WeightedPart
 from tandem.lab.neighbours.leaprr.config import Profile
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, refine_as_served
 from tandem.lab.neighbours.leaprr.served_networks import install_leaprr
@@ -21,8 +24,13 @@ from tandem.model_io.inference.served_neighbour_model import graph_tensors
 from tandem.model_io.repository.manifest import model_file
 from tandem.model_io.repository.neighbour_manifest import NEIGHBOUR_MODEL, NeighbourModelManifest
 from tandem.search.neighbours.joined_neighbours import joined_graph
+from tandem.search.neighbours.neighbour_stage import NeighbourStage
+from tandem.stages.hit import Hit
 from tandem.stages.index_info import IndexInfo
-from tandem.stages.neighbours import Graph, ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.neighbours import Graph, GraphScores, ShardNeighbourQuery, ShardNeighbours
+from tandem.stages.reranking import Match
+from tandem.stages.stage import OrderedHits
+from tandem.wire.neighbours import graph_from_proto, graph_to_proto
 from tests.support.neighbours.served_corpus import (
     DIMENSION,
     FINGERPRINT,
@@ -30,9 +38,16 @@ from tests.support.neighbours.served_corpus import (
     ServedCorpus,
     tiny_leaprr,
 )
+from tests.support.orchestrator_svc.downstream import DESCRIPTION
 
 CORPUS = ServedCorpus.made(40, 60, seed=3)
 POOL_K = 60
+SEARCH = SearchQuery(
+    parts=[WeightedPart(TextContent("two crabs"))],
+    index_id="scenes",
+    target_modality=Modality.IMAGE,
+    depth=Depth(40, 20, 10),
+)
 
 
 def shards_of(corpus: ServedCorpus, count: int) -> list[SearchableIndex]:
@@ -163,6 +178,91 @@ def test_a_query_that_it_does_not_hold_joins_the_corpus(
     served = served_scores(indexed, CORPUS.of(modality)[0], modality, manifest, tmp_path)
 
     assert worst(served, CORPUS.offline_scores(model, modality, 0)) <= 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Answers for a shard without a socket."""
+
+    shard: SearchableIndex
+
+    async def find_neighbours(
+        self, query: ShardNeighbourQuery, deadline: Deadline
+    ) -> ShardNeighbours:
+        """Returns what it finds."""
+        return self.shard.find_neighbours(query)
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """Answers for a rerank_svc, whose Triton would run the same network."""
+
+    manifest: NeighbourModelManifest
+    repository: Path
+    is_refusing_graphs = False
+
+    async def describe_model(self, deadline: Deadline) -> ModelDescription:
+        """Returns a description with the networks."""
+        return replace(DESCRIPTION, neighbour_model=self.manifest.describe())
+
+    async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
+        """Scores it after a message's way there and back."""
+        sent = graph_from_proto(graph_to_proto(graph))
+        return GraphScores(run(sent, self.manifest, self.repository), self.manifest.fingerprint)
+
+
+def after_a_rerank(
+    query: Embeddings, modality: Modality, logits_N: Embeddings, rerank_k: int
+) -> OrderedHits:
+    """Returns the hits of a query as a search has them that reranked so many."""
+    items = CORPUS.of(modality.other)
+    hits = [
+        Hit(str(number), float(items[number] @ query), modality.other, items[number])
+        for number in np.argsort(-(items @ query), kind="stable")
+    ]
+    matches = {hit.item_id: Match.of(logits_N[int(hit.item_id)], None) for hit in hits[:rerank_k]}
+    hits[:rerank_k] = sorted(hits[:rerank_k], key=lambda hit: -matches[hit.item_id].logit)
+    return OrderedHits("scenes", FINGERPRINT, [query], modality, {modality.other: hits}, matches)
+
+
+# Pools of fewer items than affinity compares, than pillars and than a graph has, and of more.
+@pytest.mark.parametrize("modality", list(Modality))
+@pytest.mark.parametrize(
+    ("rerank_k", "is_held"), [(2, True), (5, False), (8, True), (20, False), (20, True)]
+)
+async def test_over_a_rerank_a_query_is_scored_as_offline(
+    tmp_path: Path, profile: Profile, modality: Modality, rerank_k: int, is_held: bool
+) -> None:
+    """With the logits of its own pool alone, while offline all queries have theirs."""
+    model = tiny_leaprr(profile, includes_query_pillar=is_held)
+    manifest = install_leaprr(model, FINGERPRINT, tmp_path, rerank_k)
+    logits_IT = np.random.default_rng(9).normal(size=(40, 60)).astype(np.float32)
+    logits_QN = logits_IT.T if modality is Modality.TEXT else logits_IT
+    lists = CORPUS.reranked_lists(logits_IT, rerank_k)
+    orders = refine_as_served(model, lists)
+    name = "texts" if modality is Modality.TEXT else "images"
+    stored = CORPUS if is_held else replace(CORPUS, **{name: CORPUS.of(modality)[1:]})
+    stage = NeighbourStage(
+        [Finder(shard) for shard in shards_of(stored, 3)],  # type: ignore[misc]
+        [Scorer(manifest, tmp_path)],  # type: ignore[list-item]
+    )
+
+    for number in range(2 if is_held else 1):
+        query = CORPUS.of(modality)[number]
+        ordered = after_a_rerank(query, modality, logits_QN[number], rerank_k)
+        outcome = await stage.score(SEARCH, ordered, Deadline.after(60))
+        other = after_a_rerank(query, modality, -logits_QN[number], rerank_k)
+        control = await stage.score(SEARCH, other, Deadline.after(60))
+
+        assert not outcome.degradations
+        offline = CORPUS.offline_scores(model, modality, number, lists)
+        assert worst({int(n): each for n, each in outcome.scores.items()}, offline) <= 1e-5
+        differing = [abs(control.scores.get(str(n), 9) - offline[n]) for n in offline]
+        assert max(differing) > 1e-4  # the positive control
+        wanted = orders.images_of_text if modality is Modality.TEXT else orders.texts_of_image
+        rest = [int(h.item_id) for h in ordered.hits[modality.other]][len(offline) :]
+        first = sorted(offline, key=lambda item: -offline[item])
+        assert wanted[number].tolist() == [*first, *rest]
 
 
 @pytest.mark.parametrize("modality", list(Modality))

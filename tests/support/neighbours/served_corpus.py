@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tandem.contract.content import Modality
 from tandem.lab.neighbours.leaprr.config import Profile, leaprr_config
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, refined_scores
-from tandem.lab.neighbours.lists.neighbour_lists import SimilarityLists
+from tandem.lab.neighbours.lists.neighbour_lists import Scores, SimilarityLists
 from tests.support.neighbours.similarity_views import similarity_view
 
 DIMENSION = 12
@@ -43,11 +43,29 @@ class ServedCorpus:
             depth=max(len(self.images), len(self.texts)),
         )
 
+    def reranked_lists(self, logits_IT: Scores, pool_size: int) -> SimilarityLists:
+        """Returns the same view over a cross-encoder that gives these match logits."""
+        lists = self.lists()
+        pools = []
+        for near, logits_QN in [
+            (lists.items_of_query, logits_IT),
+            (lists.queries_of_item, logits_IT.T),
+        ]:
+            near_QP = near[:, :pool_size]
+            of_pool_QP = np.take_along_axis(logits_QN, near_QP, axis=1)
+            best_first_QP = np.argsort(-of_pool_QP, axis=1, kind="stable")
+            pools.append(np.take_along_axis(near_QP, best_first_QP, axis=1))
+        return replace(lists, query_pools=pools[0], item_pools=pools[1])
+
     def offline_scores(
-        self, model: LeaprrModel, modality: Modality, number: int
+        self,
+        model: LeaprrModel,
+        modality: Modality,
+        number: int,
+        lists: SimilarityLists | None = None,
     ) -> dict[int, float]:
         """Returns the scores that the model gives the items of one query, by their number."""
-        lists = self.lists()
+        lists = lists or self.lists()
         is_text = modality is Modality.TEXT
         items, scores = refined_scores(
             model, lists.reversed() if is_text else lists, is_text_query=is_text

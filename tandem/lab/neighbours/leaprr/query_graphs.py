@@ -6,7 +6,6 @@ B graphs, K items, V = 1 + K nodes, L pillars of one modality, F = 2 L.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +53,7 @@ def query_graphs(
 
     Lists must have `needed_depth` entries.
     """
-    found_BK = lists.items_of_query[queries_B, :neighbour_count]
+    found_BK = lists.found_items(queries_B)[:, :neighbour_count]
     items_BK = np.full((len(queries_B), neighbour_count), _NO_ITEM)
     items_BK[:, : found_BK.shape[1]] = found_BK
     valid_BV = np.concatenate([np.ones((len(queries_B), 1), np.bool_), items_BK != _NO_ITEM], 1)
@@ -100,19 +99,23 @@ def pillar_features(
 ) -> NDArray[np.float32]:
     """Returns float32 [B, V, F]: similarities of all nodes to their query's pillars."""
     count = config.pillar_count
-    inter_BL = _chosen(lists.items_of_query[queries_B], queries_B, config)
+    inter_BL = _chosen(lists.found_items(queries_B), queries_B, config)
     intra_BL = _intra_pillars(lists, queries_B, config)
     query_BF = np.concatenate(
         [
-            lists.cross[queries_B[:, None], inter_BL],
+            lists.found_similarities(queries_B, inter_BL),
             lists.queries[queries_B[:, None], intra_BL],
         ],
         axis=1,
     )
+    # Another query's own order of these items is not known to this one's search.
+    is_itself_B1L = (intra_BL == queries_B[:, None])[:, None, :]
+    to_itself_BK1 = lists.found_similarities(queries_B, items_BK)[:, :, None]
+    to_intra_BKL = lists.cross[intra_BL[:, None, :], items_BK[:, :, None]]
     items_BKF = np.concatenate(
         [
             lists.items[items_BK[:, :, None], inter_BL[:, None, :]],
-            lists.cross[intra_BL[:, None, :], items_BK[:, :, None]],
+            np.where(is_itself_B1L, to_itself_BK1, to_intra_BKL),
         ],
         axis=2,
     )
@@ -157,15 +160,32 @@ def _nearest_of_nodes(
     lists: SimilarityLists, queries_B: Indices, items_BK: Indices, count: int
 ) -> tuple[Indices, Indices]:
     """Returns int64 [B, V, C] twice: each node's nearest of the queries' and items' modality."""
-
-    def nearest(of_query: NDArray[Any], of_item: NDArray[Any]) -> Indices:
-        of_queries_B1C = of_query[queries_B, None, :count]
-        return np.concatenate([of_queries_B1C, of_item[items_BK, :count]], axis=1)
-
+    queries_of_item_BKC = lists.queries_of_item[items_BK, :count]
+    if lists.query_pools is not None:
+        queries_of_item_BKC = _with_query(lists, queries_B, items_BK, count)
+    of_query_BC = lists.queries_of_query[queries_B, :count]
+    items_of_query_BC = lists.found_items(queries_B)[:, :count]
     return (
-        nearest(lists.queries_of_query, lists.queries_of_item),
-        nearest(lists.items_of_query, lists.items_of_item),
+        np.concatenate([of_query_BC[:, None], queries_of_item_BKC], axis=1),
+        np.concatenate([items_of_query_BC[:, None], lists.items_of_item[items_BK, :count]], axis=1),
     )
+
+
+def _with_query(
+    lists: SimilarityLists, queries_B: Indices, items_BK: Indices, count: int
+) -> Indices:
+    """Returns int64 [B, K, C]: each item's nearest queries, with its own as its search knows it."""
+    near_BKE = lists.queries_of_item[items_BK, : count + 1]  # one may fall behind
+    similarity_BKE = lists.cross[near_BKE, items_BK[:, :, None]]
+    similarity_BKE[near_BKE == queries_B[:, None, None]] = -np.inf
+    own_BK = lists.found_similarities(queries_B, items_BK)
+    queries_BK = np.broadcast_to(queries_B[:, None], items_BK.shape)
+    all_BKE = np.concatenate([near_BKE, queries_BK[:, :, None]], axis=2)
+    scores_BKE = np.concatenate([similarity_BKE, own_BK[:, :, None]], axis=2)
+    nearest: Indices = np.take_along_axis(
+        all_BKE, np.argsort(-scores_BKE, axis=2, kind="stable")[:, :, :count], axis=2
+    )
+    return nearest
 
 
 def _drawn_items(lists: SimilarityLists, images_BK: Indices, rng: np.random.Generator) -> Indices:

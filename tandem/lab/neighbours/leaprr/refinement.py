@@ -54,7 +54,7 @@ def refine(
     """Returns the orders of a corpus whose `lists` are the view of images that find texts.
 
     As the code does, refined scores of both directions replace raw similarities and are averaged
-    over the whole matrix; an item that neither network scored keeps its raw similarity and may so
+    over the whole matrix; an item that neither network scored keeps its similarity and may so
     overtake one that they did. As the paper does, each direction reorders its own neighbours and
     the rest follows in the base order. With only one of the `networks`, the raw similarities stand
     in for the other's scores (Table 3).
@@ -62,7 +62,7 @@ def refine(
     if not model.config.averages_whole_matrix:
         return refine_as_served(model, lists, networks)
     refined = [
-        _with_scores(lists, *refined_scores(model, view, is_text_query=is_text), is_text)
+        _with_scores(view, *refined_scores(model, view, is_text_query=is_text), is_text)
         for view, is_text in _directions(lists, networks)
     ]
     final_IT: Scores = np.mean(refined, axis=0)
@@ -77,7 +77,7 @@ def refine_as_served(
     A search knows one query, so this is how its items are ordered in whichever profile, and how the
     paper's profile orders a corpus.
     """
-    orders = [retrieve_order(np.asarray(each, np.float64)) for each in (lists.cross, lists.cross.T)]
+    orders = [retrieve_order(view.found()) for view in (lists, lists.reversed())]
     for view, is_text_query in _directions(lists, networks):
         scored = refined_scores(model, view, is_text_query=is_text_query)
         orders[is_text_query] = _reordered_pool(orders[is_text_query], *scored)
@@ -125,12 +125,12 @@ def threshold_nodes(config: LeaprrConfig, is_text_query: bool) -> int | None:
 
 
 def _with_scores(
-    lists: SimilarityLists, items_QK: Indices, scores_QK: Scores, is_text_query: bool
+    view: SimilarityLists, items_QK: Indices, scores_QK: Scores, is_text_query: bool
 ) -> Scores:
-    """Returns float64 [I, T]: the raw similarities, with these scores of either's queries."""
-    refined_IT = np.array(lists.cross, np.float64)
-    np.put_along_axis(refined_IT.T if is_text_query else refined_IT, items_QK, scores_QK, axis=1)
-    return refined_IT
+    """Returns float64 [I, T]: the similarities of one direction's searches, with these scores."""
+    refined_QN = view.found()
+    np.put_along_axis(refined_QN, items_QK, scores_QK, axis=1)
+    return refined_QN.T if is_text_query else refined_QN
 
 
 def _reordered_pool(order_QN: Order, items_QK: Indices, scores_QK: Scores) -> Order:

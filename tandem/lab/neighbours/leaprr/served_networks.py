@@ -15,8 +15,11 @@ from torch import Tensor, nn
 
 from tandem.lab.neighbours.leaprr.network import GraphNetwork
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel, neighbour_count, threshold_nodes
-from tandem.lab.neighbours.leaprr.training_folder import MANIFEST_NAME, MODEL_NAME
-from tandem.lab.neighbours.lists.corpus_neighbours import BE_BASE
+from tandem.lab.neighbours.leaprr.training_folder import (
+    MANIFEST_NAME,
+    MODEL_NAME,
+    check_form,
+)
 from tandem.model_io.repository.manifest import config_file, model_file
 from tandem.model_io.repository.neighbour_config import neighbour_config
 from tandem.model_io.repository.neighbour_manifest import (
@@ -69,7 +72,7 @@ class ServedNetworks(nn.Module):
 
 
 def install_leaprr(
-    model: LeaprrModel, base_fingerprint: str, repository: Path
+    model: LeaprrModel, base_fingerprint: str, repository: Path, rerank_k: int = 0
 ) -> NeighbourModelManifest:
     """Writes the networks as a Triton model, and returns their description.
 
@@ -77,7 +80,7 @@ def install_leaprr(
     written nothing, unless exported and eager networks agree within 1e-5, and ValueError for a
     configuration that cannot be served.
     """
-    manifest = described(model, base_fingerprint)
+    manifest = described(model, base_fingerprint, rerank_k)
     target = model_file(repository, NEIGHBOUR_MODEL)
     staged = target.parent / _STAGING_NAME / target.name
     try:
@@ -95,10 +98,13 @@ def install_leaprr(
     return whole
 
 
-def described(model: LeaprrModel, base_fingerprint: str) -> NeighbourModelManifest:
+def described(
+    model: LeaprrModel, base_fingerprint: str, rerank_k: int = 0
+) -> NeighbourModelManifest:
     """Returns the description of networks, without the digest of an export.
 
-    Raises ValueError for networks that read other pillars than the nearest of both modalities.
+    `rerank_k` is the size of the pools that they learned over, 0 over the bi-encoder. Raises
+    ValueError for networks that read other pillars than the nearest of both modalities.
     """
     config = model.config
     if (config.pillar_rank, config.pillar_modality) != ("top", "both"):
@@ -121,30 +127,28 @@ def described(model: LeaprrModel, base_fingerprint: str) -> NeighbourModelManife
         includes_query_pillar=config.includes_query_pillar,
         text_query=text_query,
         image_query=image_query,
+        rerank_k=rerank_k,
     )
 
 
-def trained_over(path: Path) -> tuple[Path, str | None]:
-    """Returns the networks' file of a folder or file, and the fingerprint they were trained over.
+def trained_over(path: Path) -> tuple[Path, str | None, int]:
+    """Returns the networks' file of a folder or file, and the model and rerank_k they learned over.
 
-    None if nothing says so. Raises FileInvalid for a damaged description, and ValueError for
-    networks that were trained over similarities which no index has.
+    None and 0 if nothing says so. Raises FileInvalid for a damaged description, and for networks
+    that learned from another form of similarities than a search has.
     """
     folder, file = (path, path / MODEL_NAME) if path.is_dir() else (path.parent, path)
     description = folder / MANIFEST_NAME
     if not description.is_file():
-        return file, None
+        return file, None, 0
     try:
-        lists = read_object(description)["plan"]["train"]
-        fingerprint, base = str(lists["model_fingerprint"]), str(lists["base"])
-    except (KeyError, TypeError) as error:
+        training = read_object(description)
+        lists = training["plan"]["train"]
+        fingerprint, rerank_k = str(lists["model_fingerprint"]), int(lists["pool_size"])
+    except (KeyError, TypeError, ValueError) as error:
         raise FileInvalid(f"{description} describes no training of LeaPRR: {error}") from error
-    if base != BE_BASE:
-        raise ValueError(
-            f"{path} was trained over {base}, and an index has the similarities of the bi-encoder "
-            f"({BE_BASE}) alone: train over lists built without --rerank-k"
-        )
-    return file, fingerprint
+    check_form(folder, rerank_k, training.get("scored_pairs"))
+    return file, fingerprint, rerank_k
 
 
 def _direction(model: LeaprrModel, *, is_text_query: bool) -> NeighbourDirection:

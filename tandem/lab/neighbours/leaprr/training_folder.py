@@ -14,7 +14,11 @@ from tandem.lab.neighbours.leaprr.config import LeaprrConfig, Profile
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel
 from tandem.lab.neighbours.leaprr.saved_model import load_leaprr, save_leaprr
 from tandem.lab.neighbours.leaprr.training import LeaprrDiverged, LeaprrRun, OnStep
-from tandem.lab.neighbours.lists.corpus_neighbours import SHARED_COSINES, CorpusNeighbours
+from tandem.lab.neighbours.lists.corpus_neighbours import (
+    OWN_POOLS,
+    CorpusNeighbours,
+    base_name,
+)
 from tandem.lab.neighbours.lists.neighbour_file import NeighbourManifest
 from tandem.modeling.published.pickled_tensors import read_pickled_tensors
 from tandem.platform.files.json_object import FileInvalid, from_fields, read_object
@@ -140,7 +144,7 @@ class LeaprrFolder:
                 tuple(run.dev_recall_sums),
                 round(seconds_before + time.monotonic() - start_time, 1),
                 __version__,
-                _scored_pairs(plan),
+                _form(plan.train.pool_size),
             )
             if run.is_best:
                 save_leaprr(self.path / MODEL_NAME, run.best)
@@ -167,13 +171,7 @@ class LeaprrFolder:
             ) from error
         if training.plan.config != model.config:
             raise FileInvalid(f"{manifest} describes other networks than {MODEL_NAME} next to it")
-        if training.scored_pairs != _scored_pairs(training.plan):
-            raise FileInvalid(
-                f"{self.path} learned over {training.plan.train.base} from similarities of the "
-                f"form {training.scored_pairs or 'that an older release made'}, and "
-                f"{_scored_pairs(training.plan)} is read: train it again, with tandem train "
-                "neighbours --overwrite"
-            )
+        check_form(self.path, training.plan.train.pool_size, training.scored_pairs)
         return model, training
 
     def _restored(self, run: LeaprrRun, plan: LeaprrPlan) -> float:
@@ -213,9 +211,19 @@ class LeaprrFolder:
         write_whole(self.path / STATE_NAME, write)
 
 
-def _scored_pairs(plan: LeaprrPlan) -> str | None:
-    """Returns the form of similarities that a run of this plan is given now."""
-    return SHARED_COSINES if plan.train.pool_size else None
+def check_form(folder: Path, pool_size: int, found: object) -> None:
+    """Raises FileInvalid for networks of another form of similarities than they would be given."""
+    if found != (wanted := _form(pool_size)):
+        raise FileInvalid(
+            f"{folder} learned over {base_name(pool_size)} from similarities of the form "
+            f"{found or 'that an older release made'}, and {wanted} is read: train it again, with "
+            "tandem train neighbours --overwrite"
+        )
+
+
+def _form(pool_size: int) -> str | None:
+    """Returns the form of similarities that a run over pools of this size is given now."""
+    return OWN_POOLS if pool_size else None
 
 
 def _differing(kept: dict[str, Any], given: dict[str, Any]) -> list[str]:

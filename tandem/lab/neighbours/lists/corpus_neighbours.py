@@ -20,8 +20,8 @@ from tandem.lab.neighbours.lists.neighbour_lists import (
 from tandem.stages.finite import are_finite
 
 BE_BASE: Final = "BE"
-SHARED_COSINES: Final = "shared_cosines"
-"""The form of similarities over a cross-encoder, as cross_similarity makes them."""
+OWN_POOLS: Final = "own_pools"
+"""The form of LeaPRR's similarities over a cross-encoder, as SimilarityLists gives them."""
 LISTS: Final = ("texts_of_image", "images_of_text", "images_of_image", "texts_of_text")
 
 
@@ -111,17 +111,13 @@ class CorpusNeighbours:
     def similarity_lists(self) -> SimilarityLists:
         """Returns LeaPRR's view of images that find texts.
 
-        Over a cross-encoder, lists across modalities are those of cross_similarity.
+        Over a cross-encoder, a query knows the order of its own pool and of no other.
         """
-        cross_IT = self.cross_similarity()
-        lists = dict(self.lists)
-        if self.pool_size:
-            depth = self.lists["texts_of_image"].shape[1]
-            lists["texts_of_image"] = nearest_lists(cross_IT, depth)
-            depth = self.lists["images_of_text"].shape[1]
-            lists["images_of_text"] = nearest_lists(cross_IT.T, depth)
+        lists = self.lists
+        image_pools = _reranked(lists["texts_of_image"], self.image_pool_logits)
+        text_pools = _reranked(lists["images_of_text"], self.text_pool_logits)
         return SimilarityLists(
-            cross_IT.astype(np.float32),
+            self.without_pools().cross_similarity().astype(np.float32),
             self.images @ self.images.T,
             self.texts @ self.texts.T,
             np.arange(len(self.images)),
@@ -130,7 +126,16 @@ class CorpusNeighbours:
             lists["images_of_image"],
             lists["texts_of_text"],
             lists["images_of_text"],
+            image_pools,
+            text_pools,
         )
+
+
+def _reranked(items_QK: Indices, logits_QP: NDArray[np.float32]) -> Indices | None:
+    """Returns int64 [Q, P]: the first items by their logits; None without any."""
+    pool_size = logits_QP.shape[1]
+    best_first_QP = np.argsort(-logits_QP, axis=1, kind="stable")
+    return np.take_along_axis(items_QK, best_first_QP, axis=1) if pool_size else None
 
 
 def corpus_neighbours(

@@ -68,7 +68,7 @@ class SimilarityLists:
     """
 
     cross: NDArray[np.floating[Any]]
-    """[Q, N], the base model's, on a scale of cosines: refined scores are averaged with them."""
+    """[Q, N], the bi-encoder's, on a scale of cosines: refined scores are averaged with them."""
     queries: NDArray[np.floating[Any]]
     """[Q, Q], within the queries' modality."""
     items: NDArray[np.floating[Any]]
@@ -83,6 +83,42 @@ class SimilarityLists:
     """int64 [Q, H], usually led by the query itself."""
     items_of_item: Indices
     queries_of_item: Indices
+    query_pools: Indices | None = None
+    """int64 [Q, P], the first P of items_of_query in a cross-encoder's order; None without one."""
+    item_pools: Indices | None = None
+    """int64 [N, P], the same of queries_of_item."""
+
+    def found_items(self, queries_B: Indices) -> Indices:
+        """Returns int64 [B, H]: each query's items as its search orders them."""
+        near_BH = self.items_of_query[queries_B]
+        if self.query_pools is None:
+            return near_BH
+        pools_BP = self.query_pools[queries_B]
+        return np.concatenate([pools_BP, near_BH[:, pools_BP.shape[1] :]], axis=1)
+
+    def found(self) -> Scores:
+        """Returns float64 [Q, N]: all similarities, each query's as its search knows them."""
+        found_QN = np.array(self.cross, np.float64)
+        if self.query_pools is not None:
+            near_QP = self.items_of_query[:, : self.query_pools.shape[1]]
+            shared_QP = np.take_along_axis(found_QN, near_QP, axis=1)
+            np.put_along_axis(found_QN, self.query_pools, shared_QP, axis=1)
+        return found_QN
+
+    def found_similarities(self, queries_B: Indices, items_BN: Indices) -> Scores:
+        """Returns [B, N]: the similarities of each query to some items, as its search knows them.
+
+        The pool's pairs exchange theirs: the cross-encoder's first has the largest, and so on.
+        """
+        raw_BN: Scores = self.cross[queries_B[:, None], items_BN]
+        if self.query_pools is None:
+            return raw_BN
+        pools_BP = self.query_pools[queries_B]
+        near_BP = self.items_of_query[queries_B, : pools_BP.shape[1]]
+        is_at_BNP = items_BN[:, :, None] == pools_BP[:, None, :]
+        holders_BN = np.take_along_axis(near_BP, is_at_BNP.argmax(axis=2), axis=1)
+        shared_BN = self.cross[queries_B[:, None], holders_BN]
+        return np.where(is_at_BNP.any(axis=2), shared_BN, raw_BN)
 
     @property
     def depth(self) -> int:
@@ -113,4 +149,6 @@ class SimilarityLists:
             self.items_of_item,
             self.queries_of_query,
             self.items_of_query,
+            self.item_pools,
+            self.query_pools,
         )

@@ -48,6 +48,36 @@ def test_affinity_of_an_image_by_hand() -> None:
     assert_allclose(graphs.affinity[0], [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
 
 
+def test_a_rerank_reorders_the_own_pool_of_a_query_by_hand() -> None:
+    """Image 0's pool is texts 0, 1 and 3, which the cross-encoder orders 3, 1, 0.
+
+    So these have .9, .8 and .2, and image 1 is now the nearest of text 0, and image 0 of text 3.
+    Image 1's own pool is not known: its similarities stay. Nearest image and text are 0, 3 of image
+    0 and of text 3, then 0, 1 and 1, 0. A threshold of .8 / 4 drops 1/5.
+    """
+    lists = replace(
+        LISTS,
+        query_pools=np.array([[3, 1, 0], [0, 3, 2]]),
+        item_pools=np.array([[1, 0], [0, 1], [1, 0], [1, 0]]),
+    )
+
+    graphs = query_graphs(lists, np.array([0]), 3, CONFIG)
+
+    assert_array_equal(graphs.items, [[3, 1, 0]])
+    assert_allclose(
+        graphs.features[0],
+        [[0.9, 0.8, 1, 0.5], [1, 0.1, 0.9, 0.6], [0.1, 1, 0.8, 0.2], [0.2, 0.6, 0.2, 0.3]],
+    )
+    assert_allclose(
+        graphs.affinity[0],
+        [[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.25, 0.5, 0], [0.0, 0, 0, 1]],
+    )
+    assert_allclose(lists.found()[0], [0.2, 0.8, 0.1, 0.9])
+    by_text = query_graphs(lists.reversed(), np.array([0]), 2, CONFIG)
+    assert_array_equal(by_text.items, [[1, 0]])
+    assert_allclose(by_text.features[0, 0], [0.9, 0.3, 1, 0.6])
+
+
 def test_a_query_is_its_own_pillar_unless_left_out() -> None:
     """Image 1's nearest images are 1 and 0, text 1's nearest texts 1, 0."""
     without = replace(CONFIG, pillar_count=1, includes_query_pillar=False)

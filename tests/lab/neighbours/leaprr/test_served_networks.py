@@ -167,17 +167,16 @@ def test_another_file_under_its_name_is_found_out(tmp_path: Path) -> None:
 def test_a_training_names_the_model_it_was_over(tmp_path: Path) -> None:
     """A folder of tandem train neighbours, or a bare file."""
     path = tmp_path / "leaprr.safetensors"
-    assert trained_over(tmp_path) == (path, None)
+    assert trained_over(tmp_path) == (path, None, 0)
     description = tmp_path / "training.json"
 
     def write(content: object) -> None:
         description.write_text(json.dumps(content), encoding="utf-8")
 
-    write({"plan": {"train": {"model_fingerprint": "model-a", "base": "BE"}}})
-    assert trained_over(tmp_path) == trained_over(path) == (path, "model-a")
-    write({"plan": {"train": {"model_fingerprint": "model-a", "base": "BE + CE 20"}}})
-    with pytest.raises(ValueError, match="trained over BE \\+ CE 20"):
-        trained_over(tmp_path)
+    for pool_size, form in [(0, None), (20, "own_pools")]:
+        lists = {"model_fingerprint": "model-a", "pool_size": pool_size}
+        write({"plan": {"train": lists}, "scored_pairs": form})
+        assert trained_over(tmp_path) == trained_over(path) == (path, "model-a", pool_size)
     write({"steps": 5})
     with pytest.raises(FileInvalid, match="no training of LeaPRR"):
         trained_over(tmp_path)

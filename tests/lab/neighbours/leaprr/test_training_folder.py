@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from tandem.lab.neighbours.leaprr.config import LeaprrConfig, leaprr_config
 from tandem.lab.neighbours.leaprr.refinement import LeaprrModel
+from tandem.lab.neighbours.leaprr.served_networks import trained_over
 from tandem.lab.neighbours.leaprr.training import LeaprrDiverged
 from tandem.lab.neighbours.leaprr.training_folder import (
     MANIFEST_NAME,
@@ -143,19 +145,20 @@ def test_a_manifest_of_other_networks_is_refused(tmp_path: Path) -> None:
 
 
 def test_networks_of_another_form_of_inputs_are_refused(tmp_path: Path) -> None:
-    """Those that a release trained which did not say how pairs of a cross-encoder compare."""
+    """Those of releases that did not say how a cross-encoder's pairs compare, or compared all."""
     over_ce = LeaprrFolder(tmp_path / "ce")
     rng = np.random.default_rng(3)
     one, other = (
         with_pools(each, {}, rng.normal(size=(10, 3)), rng.normal(size=(20, 3))) for each in CORPORA
     )
     over_ce.train(_plan(1, (one, other)), (one, other), resume=False)
-    assert over_ce.read()[1].scored_pairs == "shared_cosines"
+    assert over_ce.read()[1].scored_pairs == "own_pools"
 
     manifest = over_ce.path / MANIFEST_NAME
     content = json.loads(manifest.read_text())
-    del content["scored_pairs"]
-    manifest.write_text(json.dumps(content))
-
-    with pytest.raises(FileInvalid, match=r"ce learned over BE \+ CE 3 .*older.* train it again"):
-        over_ce.read()
+    for former, named in [(None, "that an older release made"), ("shared_cosines",) * 2]:
+        manifest.write_text(json.dumps(content | {"scored_pairs": former}))
+        wrong = rf"ce learned over BE \+ CE 3 .*{named}.* train it again"
+        for reading in (over_ce.read, partial(trained_over, over_ce.path)):
+            with pytest.raises(FileInvalid, match=wrong):
+                reading()

@@ -94,7 +94,7 @@ def test_the_zero_and_unit_of_logits_do_not_matter() -> None:
     assert np.abs(one).max() < 1 + 1e-6  # the scale of cosines, as the networks' scores have
 
 
-def test_the_cross_encoder_reorders_only_the_lists_across_modalities() -> None:
+def test_the_cross_encoder_reorders_each_pool_and_no_list() -> None:
     """Image a's first text gets a probability near 0 and its second one near 1."""
     near = _by_hand()
     image_logits, text_logits = np.array([[-9.0, 9.0], [9.0, 9.0]]), np.full((3, 2), -9.0)
@@ -102,8 +102,11 @@ def test_the_cross_encoder_reorders_only_the_lists_across_modalities() -> None:
 
     view = with_pools(near, {}, image_logits, text_logits).similarity_lists()
 
-    assert_array_equal(view.items_of_query[0], [1, 0])
-    assert_array_equal(near.similarity_lists().items_of_query[0], [0, 1])
+    assert_array_equal(view.found_items(np.array([0])), [[1, 0]])
+    assert_array_equal(near.similarity_lists().found_items(np.array([0])), [[0, 1]])
+    assert_allclose(view.found()[0, :2], np.cos(np.radians([30, 5])), rtol=1e-6)
+    assert_array_equal(view.cross, near.similarity_lists().cross)
+    assert_array_equal(view.items_of_query, near.lists["texts_of_image"])
     assert_array_equal(view.queries_of_query, near.lists["images_of_image"])
 
 
