@@ -270,7 +270,11 @@ def _text(values: Sequence[Figure], unit: str) -> str:
     if unit == "run":
         return " / ".join(f"{_mean(each):g}" for each in values)
     return " / ".join(
-        str(Spread(tuple(each))) if isinstance(each, list) else f"{each:.1f}" for each in values
+        str(Spread(tuple(each)))
+        if isinstance(each, list) and len(set(each)) > 1
+        # The same of each seed, or known as a mean alone.
+        else f"{_mean(each):.1f}"
+        for each in values
     )
 
 
