@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tandem.contract.content import Content, Tokens
+from tandem.stages.reranking import ScoreQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,20 +39,16 @@ class CandidateStore(Protocol):
         """Closes the store; no call may be in flight."""
         ...
 
-    async def versions(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, int]:
+    async def versions(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, int]:
         """Returns the versions of the items that exist."""
         ...
 
-    async def tokens(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, StoredTokens]:
+    async def tokens(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, StoredTokens]:
         """Returns tokens and versions of the items that exist, of one state of the store."""
         ...
 
     async def contents(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+        self, asked: ScoreQuery, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns contents and versions of the items that exist, of one state of the store."""
         ...

@@ -27,6 +27,7 @@ from tandem.stages.item_write import Delete, Fence, Upsert
 from tandem.stages.items import FetchedItem, ItemsQuery
 from tandem.stages.neighbours import ShardNeighbourQuery
 from tandem.stages.notes import PutNote, SetWriter
+from tandem.stages.reranking import ScoreQuery
 from tandem.stages.retrieval import ShardQuery
 from tests.support.engines.attached import (
     FILLS,
@@ -243,13 +244,13 @@ async def test_a_row_reaches_no_object_outside_the_store_and_crashes_nothing(
     assert candidates is not None
     await candidates.open()
     asked_ids = [*sorted(sound), "gone"]
-    versions = await candidates.versions(INDEX, FINGERPRINT, asked_ids)
-    contents = await candidates.contents(INDEX, FINGERPRINT, asked_ids)
+    versions = await candidates.versions(ScoreQuery(INDEX, FINGERPRINT), asked_ids)
+    contents = await candidates.contents(ScoreQuery(INDEX, FINGERPRINT), asked_ids)
     assert versions.keys() == sound
     assert contents.keys() == whole
     assert all(contents[name].version == versions[name] for name in whole)
     with pytest.raises(errors.ModelMismatch):
-        await candidates.tokens(INDEX, "model-b", asked_ids)
+        await candidates.tokens(ScoreQuery(INDEX, "model-b"), asked_ids)
     await candidates.close()
 
 

@@ -49,6 +49,7 @@ from tandem.remote.engine_shard import EngineShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord, ItemsQuery
 from tandem.stages.notes import PutNote
+from tandem.stages.reranking import ScoreQuery
 from tandem.stages.retrieval import ShardQuery
 from tandem.stages.shard_answer import ShardAnswer
 from tests.support.engines.milvus_server import MilvusServer, shared_milvus
@@ -377,7 +378,7 @@ async def test_records_are_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             read = (await shard.get(ItemsQuery("scenes", ["a", "b"]), soon())).items
             assert [item.content for item in read.values()] == [item.content for item in items]
             await asyncio.sleep(1.0)
-            contents = await candidates.contents("scenes", FINGERPRINT, ["a", "b"])
+            contents = await candidates.contents(ScoreQuery("scenes", FINGERPRINT), ["a", "b"])
             assert {each.content for each in contents.values()} == {each.content for each in items}
             assert len(bucket.sizes()) >= len(items)
             puts = (shard.write(PutNote("alias/a", f"{n}", 0), soon()) for n in range(5))

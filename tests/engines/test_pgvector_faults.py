@@ -23,6 +23,7 @@ from tandem.remote.pgvector.shard import PgvectorShard
 from tandem.stages.item_write import Delete, Upsert
 from tandem.stages.items import ItemRecord
 from tandem.stages.notes import PutNote, SetWriter
+from tandem.stages.reranking import ScoreQuery
 from tandem.stages.retrieval import ShardQuery
 from tests.support.engines.postgres import Postgres, running_postgres
 from tests.support.faults.small_disk import SmallDisk
@@ -113,17 +114,17 @@ async def test_a_user_who_may_only_read_is_enough_for_a_rerank(postgres: Postgre
     candidates = PgvectorCandidates(settings, FINGERPRINT)
     await candidates.open()
 
-    versions = await candidates.versions(INDEX, FINGERPRINT, ["a", "gone", "b"])
-    tokens = await candidates.tokens(INDEX, FINGERPRINT, ["a"])
-    contents = await candidates.contents(INDEX, FINGERPRINT, ["a"])
+    versions = await candidates.versions(ScoreQuery(INDEX, FINGERPRINT), ["a", "gone", "b"])
+    tokens = await candidates.tokens(ScoreQuery(INDEX, FINGERPRINT), ["a"])
+    contents = await candidates.contents(ScoreQuery(INDEX, FINGERPRINT), ["a"])
 
     assert set(versions) == {"a", "b"}
     assert versions["a"] == tokens["a"].version == contents["a"].version
     assert contents["a"].content == text_item("a", 7).content
     with pytest.raises(errors.ModelMismatch):
-        await candidates.tokens(INDEX, "model-b", ["a"])
+        await candidates.tokens(ScoreQuery(INDEX, "model-b"), ["a"])
     with pytest.raises(errors.IndexNotFound):
-        await candidates.tokens("nowhere", FINGERPRINT, ["a"])
+        await candidates.tokens(ScoreQuery("nowhere", FINGERPRINT), ["a"])
     await candidates.close()
     async with opened(settings) as shard:
         assert (await shard.search(query(), soon())).item_count == 2
@@ -299,7 +300,9 @@ async def test_a_search_reads_a_standby_and_waits_for_the_sequence_of_its_token(
                 await shard.write(Upsert("new", FINGERPRINT, [text_item("a", 1)]), soon())
                 assert (await shard.search(replace(query(), index_id="new"), soon())).item_count
                 candidates = PgvectorCandidates(settings, FINGERPRINT)
-                assert set(await candidates.versions(INDEX, FINGERPRINT, ["a", "b"])) == {"a"}
+                assert set(
+                    await candidates.versions(ScoreQuery(INDEX, FINGERPRINT), ["a", "b"])
+                ) == {"a"}
                 await candidates.close()
                 waiting = asyncio.create_task(shard.search(later, soon()))
                 await asyncio.sleep(0.1)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tandem.chassis.capacity.caller_turns import CallerTurns
-from tandem.errors import ModelMismatch, ServiceUnavailable
+from tandem.errors import ServiceUnavailable
 from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredTokens
+from tandem.stages.reranking import ScoreQuery
 
 T = TypeVar("T")
 
@@ -33,33 +34,28 @@ class CandidateReader(CandidateStore):
         if self._store is not None:
             self._store.close()
 
-    async def versions(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, int]:
+    async def versions(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, int]:
         """Returns the versions of the items that exist."""
-        return await self._read(ItemStore.read_versions, index_id, fingerprint, item_ids)
+        return await self._read(ItemStore.read_versions, asked, item_ids)
 
-    async def tokens(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, StoredTokens]:
+    async def tokens(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, StoredTokens]:
         """Returns tokens and versions of the items that exist, from one transaction."""
-        return await self._read(ItemStore.read_stored_tokens, index_id, fingerprint, item_ids)
+        return await self._read(ItemStore.read_stored_tokens, asked, item_ids)
 
     async def contents(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+        self, asked: ScoreQuery, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns contents and versions of the items that exist, from one transaction."""
-        return await self._read(ItemStore.read_stored_contents, index_id, fingerprint, item_ids)
+        return await self._read(ItemStore.read_stored_contents, asked, item_ids)
 
     async def _read(
         self,
         read: Callable[[ItemStore, str, Sequence[str]], Sequence[T | None]],
-        index_id: str,
-        fingerprint: str,
+        asked: ScoreQuery,
         item_ids: Sequence[str],
     ) -> dict[str, T]:
         def read_checked() -> dict[str, T]:
-            found = read(self._checked(index_id, fingerprint), index_id, item_ids)
+            found = read(self._checked(asked), asked.index_id, item_ids)
             return {
                 item_id: each
                 for item_id, each in zip(item_ids, found, strict=True)
@@ -68,11 +64,10 @@ class CandidateReader(CandidateStore):
 
         return await self._turns.run(read_checked)
 
-    def _checked(self, index_id: str, fingerprint: str) -> ItemStore:
+    def _checked(self, asked: ScoreQuery) -> ItemStore:
         if self._store is None:
             raise ServiceUnavailable(service="rerank", why="its item store is not open yet")
-        stored = self._store.index_info(index_id).fingerprint
-        for other in (fingerprint, self._fingerprint):
-            if other != stored:
-                raise ModelMismatch(request=other, index=stored)
+        info = self._store.index_info(asked.index_id)
+        for each in (asked.fingerprint, self._fingerprint):
+            info.check(each, ())
         return self._store

@@ -26,6 +26,7 @@ from tandem.model_io.pictures.image import decode_image, decoding_bytes
 from tandem.model_io.pictures.image_rules import ImageRules
 from tandem.model_io.repository.priority import Priority
 from tandem.stages.candidate_store import CandidateStore
+from tandem.stages.reranking import ScoreQuery
 
 _NAME = "image_tokens"
 # Without the array's values and the ids.
@@ -68,7 +69,7 @@ class PictureTokens:
         self,
         model: ServedModel,
         keys: Sequence[PictureKey],
-        fingerprint: str,
+        asked: ScoreQuery,
         deadline: Deadline,
     ) -> tuple[dict[PictureKey, ImageTokenArray], InferenceCost]:
         """Returns the tokens [R, D] of one index's pictures, and the cost of those it computed.
@@ -82,7 +83,7 @@ class PictureTokens:
         async def compute(
             lacking: Sequence[PictureKey],
         ) -> Computation[ImageTokenArray | None, InferenceCost]:
-            pixels = await self._pixels(model, lacking, fingerprint, deadline)
+            pixels = await self._pixels(model, lacking, asked, deadline)
             if not pixels:
                 return Computation([None] * len(lacking), InferenceCost())
             made = await model.image_tokens(
@@ -105,17 +106,16 @@ class PictureTokens:
         self,
         model: ServedModel,
         keys: Sequence[PictureKey],
-        fingerprint: str,
+        asked: ScoreQuery,
         deadline: Deadline,
     ) -> Mapping[PictureKey, NDArray[np.uint8]]:
         rules = model.manifest.pair_image
         assert rules is not None, "only a model with score_pair has pairs"
-        [index_id] = {key.index_id for key in keys}
         pixels: dict[PictureKey, NDArray[np.uint8]] = {}
         for start in range(0, len(keys), _READ_COUNT):
             part = keys[start : start + _READ_COUNT]
             item_ids = [key.item_id for key in part]
-            found = await self._reader.contents(index_id, fingerprint, item_ids)
+            found = await self._reader.contents(asked, item_ids)
             stored = {
                 key: each.content
                 for key in part

@@ -109,14 +109,15 @@ class ModelReranker:
         store and model.
         """
         start_time = time.monotonic()
-        index_id, fingerprint = asked.index_id, asked.fingerprint
         if not self._model.manifest.has_pairs:
             raise CrossEncoderMissing(what="a rerank")
         model = self._model.at(asked.model_version or self._serving_version())
         calibration = self._calibration_of(model.version)
         hashed = {
             number: _HashedQuery(
-                query_digest(each.tokens, fingerprint, model.version), each.tokens, each.item_ids
+                query_digest(each.tokens, asked.fingerprint, model.version),
+                each.tokens,
+                each.item_ids,
             )
             for number, each in enumerate(queries)
             if isinstance(each, Candidates)
@@ -125,7 +126,7 @@ class ModelReranker:
         # Calls of several queries fill their batches by themselves.
         expected = self._model.joined.expected(digests[0]) if len(digests) == 1 else nullcontext()
         with expected as joined_call:
-            kept = await self._kept(index_id, fingerprint, hashed.values())
+            kept = await self._kept(asked, hashed.values())
             logits, cost, read_seconds = dict(kept), InferenceCost(), 0.0
             errors: dict[int, TandemError] = {}
             for lacking in _in_parts(_lacking(hashed, kept), self._part_pair_count):
@@ -185,15 +186,15 @@ class ModelReranker:
         )
 
     async def _kept(
-        self, index_id: str, fingerprint: str, hashed: Collection[_HashedQuery]
+        self, asked: ScoreQuery, hashed: Collection[_HashedQuery]
     ) -> dict[_PairName, float]:
         """Returns the cached logits of the items' current versions."""
         if not (hashed and self._cache.is_on):
             return {}
         item_ids = list(dict.fromkeys(item_id for each in hashed for item_id in each.item_ids))
-        versions = await self._reader.versions(index_id, fingerprint, item_ids)
+        versions = await self._reader.versions(asked, item_ids)
         keys = {
-            PairKey(each.digest, index_id, item_id, versions[item_id])
+            PairKey(each.digest, asked.index_id, item_id, versions[item_id])
             for each in hashed
             for item_id in each.item_ids
             if item_id in versions
@@ -214,9 +215,7 @@ class ModelReranker:
         Returns logits, the errors of queries by number, the cost, and the seconds of the reading.
         """
         start_time = time.monotonic()
-        candidates, picture_cost = await self._candidates(
-            model, asked.index_id, asked.fingerprint, lacking, deadline
-        )
+        candidates, picture_cost = await self._candidates(model, asked, lacking, deadline)
         pairs, errors = self._pairs(asked.index_id, hashed, lacking, candidates)
         read_seconds = time.monotonic() - start_time
         logits, cost = await self._computed(model, pairs, deadline, joined_call)
@@ -225,8 +224,7 @@ class ModelReranker:
     async def _candidates(
         self,
         model: ServedModel,
-        index_id: str,
-        fingerprint: str,
+        asked: ScoreQuery,
         lacking: Mapping[int, Sequence[str]],
         deadline: Deadline,
     ) -> tuple[Mapping[str, StoredTokens], InferenceCost]:
@@ -234,15 +232,15 @@ class ModelReranker:
         item_ids = list(dict.fromkeys(item_id for each in lacking.values() for item_id in each))
         if not item_ids:
             return {}, InferenceCost()
-        stored = await self._reader.tokens(index_id, fingerprint, item_ids)
+        stored = await self._reader.tokens(asked, item_ids)
         if model.manifest.pair_image is None:  # a detector's regions, which are always stored
             return stored, InferenceCost()
         keys = {
-            PictureKey(index_id, item_id, each.version): item_id
+            PictureKey(asked.index_id, item_id, each.version): item_id
             for item_id, each in stored.items()
             if each.tokens.is_empty
         }
-        made, cost = await self._pictures.tokens(model, list(keys), fingerprint, deadline)
+        made, cost = await self._pictures.tokens(model, list(keys), asked, deadline)
         texts = {item_id: each for item_id, each in stored.items() if not each.tokens.is_empty}
         return texts | {
             keys[key]: StoredTokens(ImageTokens(tokens), key.item_version)

@@ -22,6 +22,7 @@ from tandem.stages.changes import ChangePage
 from tandem.stages.item_write import Committed, Fence, ShardWrite
 from tandem.stages.items import Deleted, FetchedItem, FetchedItems, ItemsQuery
 from tandem.stages.notes import Note
+from tandem.stages.reranking import ScoreQuery
 
 # Of one read of pictures, of which each has at most MAX_IMAGE_BYTES.
 _PICTURE_COUNT = 8
@@ -118,34 +119,30 @@ class AttachedCandidates(CandidateStore):
         """Closes the connections."""
         await self._shard.close()
 
-    async def versions(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, int]:
+    async def versions(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, int]:
         """Returns the versions of the items that exist."""
-        for each in (fingerprint, self._fingerprint):
-            self._shard.attachments.info(index_id).check(each, ())
-        rows = await self._shard.rows(index_id, item_ids, Deadline.after(_READ_SECONDS))
+        for each in (asked.fingerprint, self._fingerprint):
+            self._shard.attachments.info(asked.index_id).check(each, ())
+        rows = await self._shard.rows(asked.index_id, item_ids, Deadline.after(_READ_SECONDS))
         return {
             item_id: int.from_bytes(hashlib.blake2b(row.vector.tobytes(), digest_size=7).digest())
             for item_id, row in rows.items()
         }
 
-    async def tokens(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, StoredTokens]:
+    async def tokens(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, StoredTokens]:
         """Returns empty tokens and versions of the items that exist."""
-        versions = await self.versions(index_id, fingerprint, item_ids)
+        versions = await self.versions(asked, item_ids)
         return {item_id: StoredTokens(_NO_TOKENS, each) for item_id, each in versions.items()}
 
     async def contents(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+        self, asked: ScoreQuery, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns pictures and versions of the items that have one."""
-        versions = await self.versions(index_id, fingerprint, item_ids)
+        versions = await self.versions(asked, item_ids)
         found: dict[str, StoredContent] = {}
         left = [*versions]
         while left:
-            query = ItemsQuery(index_id, left)
+            query = ItemsQuery(asked.index_id, left)
             part = await self._shard.get(query, Deadline.after(_READ_SECONDS))
             found |= {
                 item_id: StoredContent(item.content, versions[item_id])

@@ -10,6 +10,7 @@ from tandem.remote.index_engine import EngineSettings
 from tandem.remote.milvus.collections import IndexCollection
 from tandem.remote.milvus.engine_url import collections_of
 from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredTokens
+from tandem.stages.reranking import ScoreQuery
 
 # Of one read; the rerank's own deadline is shorter, and cancels it.
 _READ_SECONDS = 10.0
@@ -31,40 +32,32 @@ class MilvusCandidates(CandidateStore):
         """Closes the connection."""
         await self._collections.connection.close()
 
-    async def versions(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, int]:
+    async def versions(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, int]:
         """Returns the versions of the items that exist."""
         deadline = Deadline.after(_READ_SECONDS)
-        collection = await self._collection(index_id, fingerprint, deadline)
+        collection = await self._collection(asked, deadline)
         return await collection.versions(item_ids, deadline)
 
-    async def tokens(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, StoredTokens]:
+    async def tokens(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, StoredTokens]:
         """Returns tokens and versions of the items that exist."""
-        records = await self._records(index_id, fingerprint, item_ids)
+        records = await self._records(asked, item_ids)
         return {each.item_id: StoredTokens(each.tokens(), each.version) for each in records}
 
     async def contents(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+        self, asked: ScoreQuery, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns contents and versions of the items that exist."""
-        records = await self._records(index_id, fingerprint, item_ids)
+        records = await self._records(asked, item_ids)
         return {each.item_id: StoredContent(each.content(), each.version) for each in records}
 
-    async def _records(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> Sequence[RecordView]:
+    async def _records(self, asked: ScoreQuery, item_ids: Sequence[str]) -> Sequence[RecordView]:
         deadline = Deadline.after(_READ_SECONDS)
-        collection = await self._collection(index_id, fingerprint, deadline)
+        collection = await self._collection(asked, deadline)
         versions = await collection.versions(item_ids, deadline)
         return await collection.records(versions, deadline)
 
-    async def _collection(
-        self, index_id: str, fingerprint: str, deadline: Deadline
-    ) -> IndexCollection:
-        collection = await self._collections.get(index_id, deadline)
-        for each in (fingerprint, self._fingerprint):
+    async def _collection(self, asked: ScoreQuery, deadline: Deadline) -> IndexCollection:
+        collection = await self._collections.get(asked.index_id, deadline)
+        for each in (asked.fingerprint, self._fingerprint):
             collection.check(each, ())
         return collection

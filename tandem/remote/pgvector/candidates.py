@@ -12,6 +12,7 @@ from tandem.remote.index_engine import EngineSettings
 from tandem.remote.pgvector.connections import Row, Servers
 from tandem.remote.pgvector.tables import check, item_rows, record_of
 from tandem.stages.candidate_store import CandidateStore, StoredContent, StoredTokens
+from tandem.stages.reranking import ScoreQuery
 
 # The stage that asks has a deadline of its own; this one frees a connection that hangs.
 _READ_SECONDS = 30.0
@@ -35,39 +36,33 @@ class PgvectorCandidates(CandidateStore):
         """Closes the connections; no call may be in flight."""
         await self._servers.close()
 
-    async def versions(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, int]:
+    async def versions(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, int]:
         """Returns the versions of the items that exist."""
-        rows = await self._read(_VERSION_PARTS, index_id, fingerprint, item_ids)
+        rows = await self._read(_VERSION_PARTS, asked, item_ids)
         return {each: item_version(each, head) for each, head in rows}
 
-    async def tokens(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> dict[str, StoredTokens]:
+    async def tokens(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, StoredTokens]:
         """Returns tokens and versions of the items that exist, of one state of the store."""
-        rows = await self._read("items.head", index_id, fingerprint, item_ids)
-        records = (record_of(index_id, *row) for row in rows)
+        rows = await self._read("items.head", asked, item_ids)
+        records = (record_of(asked.index_id, *row) for row in rows)
         return {each.item_id: StoredTokens(each.tokens(), each.version) for each in records}
 
     async def contents(
-        self, index_id: str, fingerprint: str, item_ids: Sequence[str]
+        self, asked: ScoreQuery, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns contents and versions of the items that exist, of one state of the store."""
-        rows = await self._read("items.head, items.content", index_id, fingerprint, item_ids)
-        records = ((record_of(index_id, each, head), content) for each, head, content in rows)
+        rows = await self._read("items.head, items.content", asked, item_ids)
+        records = ((record_of(asked.index_id, each, head), content) for each, head, content in rows)
         return {
             each.item_id: StoredContent(each.content(content), each.version)
             for each, content in records
         }
 
-    async def _read(
-        self, parts: str, index_id: str, fingerprint: str, item_ids: Sequence[str]
-    ) -> Sequence[Row]:
-        work = partial(item_rows, index_id, item_ids, parts)
+    async def _read(self, parts: str, asked: ScoreQuery, item_ids: Sequence[str]) -> Sequence[Row]:
+        work = partial(item_rows, asked.index_id, item_ids, parts)
         deadline = Deadline.after(_READ_SECONDS)
         stored, rows = await self._servers.read(work, deadline, "candidates")
-        for other in (fingerprint, self._fingerprint):
+        for other in (asked.fingerprint, self._fingerprint):
             if other != stored:
                 raise ModelMismatch(request=other, index=stored)
         return rows

@@ -58,8 +58,7 @@ class _RemoteQuery:
 class _RemoteCall:
     """Holds what all batches of one call share."""
 
-    index_id: str
-    fingerprint: str
+    asked: ScoreQuery
     deadline: Deadline
     queries: Mapping[bytes, _RemoteQuery]
     read_seconds: list[float] = field(default_factory=list)
@@ -110,12 +109,8 @@ class HttpReranker:
         """
         start_time = time.monotonic()
         remote_queries, errors = await self._remote_queries(queries)
-        call = _RemoteCall(
-            asked.index_id,
-            asked.fingerprint,
-            deadline,
-            {each.digest: each for each in remote_queries.values()},
-        )
+        by_digest = {each.digest: each for each in remote_queries.values()}
+        call = _RemoteCall(asked, deadline, by_digest)
         logits, cost = await self._logits(call)
         outcomes = [
             each
@@ -187,9 +182,9 @@ class HttpReranker:
         )
         if not item_ids:
             return {}, InferenceCost()
-        versions = await self._reader.versions(call.index_id, call.fingerprint, item_ids)
+        versions = await self._reader.versions(call.asked, item_ids)
         keys = [
-            PairKey(each.digest, call.index_id, item_id, versions[item_id])
+            PairKey(each.digest, call.asked.index_id, item_id, versions[item_id])
             for each in call.queries.values()
             for item_id in dict.fromkeys(each.item_ids)
             if item_id in versions
@@ -236,7 +231,7 @@ class HttpReranker:
             start_time = time.monotonic()
             found = await self._documents.of_items(
                 [PictureKey(key.index_id, key.item_id, key.item_version) for key in batch],
-                call.fingerprint,
+                call.asked,
                 query.modality.other,
                 call.deadline,
             )

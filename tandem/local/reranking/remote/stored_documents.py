@@ -19,6 +19,7 @@ from tandem.local.reranking.remote.shapes import Document
 from tandem.model_io.pictures.heif_reader import HeifReader
 from tandem.model_io.pictures.image import decoding_bytes
 from tandem.stages.candidate_store import CandidateStore
+from tandem.stages.reranking import ScoreQuery
 
 _NAME = "remote_documents"
 # Without the texts and the ids.
@@ -59,7 +60,7 @@ class StoredDocuments:
     async def of_items(
         self,
         keys: Sequence[PictureKey],
-        fingerprint: str,
+        asked: ScoreQuery,
         modality: Modality,
         deadline: Deadline,
     ) -> dict[str, Document]:
@@ -70,9 +71,7 @@ class StoredDocuments:
 
         async def compute(missing: Sequence[PictureKey]) -> Computation[Document | None, None]:
             # One by one, because a stored picture may have tens of MB, and its document has little.
-            return Computation(
-                [await self._of_item(key, fingerprint, deadline) for key in missing], None
-            )
+            return Computation([await self._of_item(key, asked, deadline) for key in missing], None)
 
         lookup = await self._cache.get(keys, compute, deadline.left_for(_WORK))
         return {
@@ -82,10 +81,10 @@ class StoredDocuments:
         }
 
     async def _of_item(
-        self, key: PictureKey, fingerprint: str, deadline: Deadline
+        self, key: PictureKey, asked: ScoreQuery, deadline: Deadline
     ) -> Document | None:
         deadline.left_for(_WORK)
-        found = await self._reader.contents(key.index_id, fingerprint, [key.item_id])
+        found = await self._reader.contents(asked, [key.item_id])
         # An item that was written since has another version, so no later call looks this one up.
         content: Content | None = found[key.item_id].content if found else None
         if content is None or isinstance(content, RegionContent):
