@@ -5,7 +5,7 @@ import fcntl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,38 +23,19 @@ from tandem.remote.move.mover import Mover, MoveRefused
 from tandem.remote.move.shard_link import ShardLink
 
 
+def _addresses(option: str, what: str) -> Any:  # noqa: ANN401 (as Typer declares it)
+    said = f"host:port of {what}; repeat in the shards' order"
+    return typer.Option(option, help=said, callback=checked)
+
+
 def move(
-    sources: Annotated[
-        list[str],
-        typer.Option(
-            "--from",
-            help="host:port of an index_svc whose items move; repeat in the shards' order",
-            callback=checked,
-        ),
-    ],
-    targets: Annotated[
-        list[str],
-        typer.Option(
-            "--to",
-            help="host:port of an empty index_svc that takes them; repeat in the shards' order",
-            callback=checked,
-        ),
-    ] = [],  # noqa: B006 (Typer copies it)
+    sources: Annotated[list[str], _addresses("--from", "an index_svc whose items move")],
+    targets: Annotated[list[str], _addresses("--to", "an empty index_svc that takes them")] = [],  # noqa: B006 (Typer copies it)
     rerankers: Annotated[
-        list[str],
-        typer.Option(
-            "--rerank-address",
-            help="host:port of the rerank_svc of a target; repeat in the shards' order",
-            callback=checked,
-        ),
+        list[str], _addresses("--rerank-address", "the rerank_svc of a target")
     ] = [],  # noqa: B006
     next_rerankers: Annotated[
-        list[str],
-        typer.Option(
-            "--next-rerank-address",
-            help="the same of the next model, where orchestrators have one",
-            callback=checked,
-        ),
+        list[str], _addresses("--next-rerank-address", "its rerank_svc of the next model, if any")
     ] = [],  # noqa: B006
     shard_map_file: Annotated[
         Path, "the orchestrators' ORCHESTRATOR_SHARD_MAP_FILE, to write"
