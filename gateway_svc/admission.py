@@ -3,8 +3,6 @@
 Every call is traced, logged, counted and timed, as the chassis does for gRPC.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

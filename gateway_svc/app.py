@@ -1,7 +1,5 @@
 """Lists the routes, and puts them together: the application that the HTTP server runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 

@@ -1,7 +1,5 @@
 """Reads the deadline of a request, and its body within limits of size and time."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

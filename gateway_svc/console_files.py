@@ -3,8 +3,6 @@
 A path is looked up among the names of those files, so none can lead out of their folder.
 """
 
-from __future__ import annotations
-
 import json
 import mimetypes
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Request ids, headers that protect browsers, hosts and origins, framing that prox
 two ways, and callers that read slowly.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import re

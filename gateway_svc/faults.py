@@ -1,7 +1,5 @@
 """Defines refusals that only HTTP has, and answers every error as problem details (RFC 9457)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """The HTTP server: uvicorn with a connection of ours, and TLS that follows its files."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

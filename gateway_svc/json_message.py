@@ -1,7 +1,5 @@
 """Converts JSON to protobuf messages and back by protobuf's own mapping, within limits."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

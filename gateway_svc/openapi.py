@@ -1,7 +1,5 @@
 """Describes the HTTP API in OpenAPI 3.1: schemas of the contract's messages, and the document."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs the gateway: bind, warm up, serve, drain, in a process of its own or the orchestrator's."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

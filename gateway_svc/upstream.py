@@ -3,8 +3,6 @@
 In the orchestrator's own process the channel is a direct one: the calls meet the same interceptors.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

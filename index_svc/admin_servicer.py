@@ -1,7 +1,5 @@
 """Serves IndexAdminService: tunes, rebuilds and measures a shard's indexes, and backs it up."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """Opens the gateway in the orchestrator's process, if its variables say so."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from orchestrator_svc.settings import is_in_process

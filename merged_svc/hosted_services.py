@@ -1,7 +1,5 @@
 """Runs other services in the orchestrator's process, which calls them directly."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

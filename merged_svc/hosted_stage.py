@@ -1,7 +1,5 @@
 """Counts the calls of a stage of this process as its own process would."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Serves a shard's operators by gRPC, where its searches need no server."""
 
-from __future__ import annotations
-
 import grpc
 
 from tandem.chassis.access.guard import load_guard_or_exit

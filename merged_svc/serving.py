@@ -1,7 +1,5 @@
 """Serves the public API from one process, for `tandem up --one-process`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

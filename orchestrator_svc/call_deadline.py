@@ -1,7 +1,5 @@
 """Reads the deadlines of calls."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import grpc

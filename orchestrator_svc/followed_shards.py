@@ -1,7 +1,5 @@
 """Follows the file that names the shards, and gives new calls to those that it names."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

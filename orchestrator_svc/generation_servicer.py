@@ -1,7 +1,5 @@
 """GenerationService: changes the model of an index while it serves."""
 
-from __future__ import annotations
-
 import grpc
 
 from orchestrator_svc.call_deadline import CallDeadline

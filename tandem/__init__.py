@@ -5,8 +5,6 @@
 its first use, so that a program which only calls Tandem pays only for grpcio and protobuf.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tandem.installation import PackageMissing

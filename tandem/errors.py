@@ -4,8 +4,6 @@ Code raises these where it finds the fault; `tandem.chassis.calls.status` sends 
 caller. Pure Python.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

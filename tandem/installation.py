@@ -1,7 +1,5 @@
 """Knows what this installation has: its version, its extras, demo files and files of deploy/."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final

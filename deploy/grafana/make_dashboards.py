@@ -4,8 +4,6 @@ The JSON is what Grafana reads and what is committed; a test holds it to the pan
 to metrics that a running Tandem has.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

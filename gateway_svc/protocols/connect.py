@@ -1,7 +1,5 @@
 """Connect's protocol, version 1: unary calls as plain POST, streams as envelopes."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

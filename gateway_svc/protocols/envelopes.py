@@ -1,7 +1,5 @@
 """Splits and makes the length-prefixed messages of gRPC-Web and of Connect's streams."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

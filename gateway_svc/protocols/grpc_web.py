@@ -1,7 +1,5 @@
 """gRPC-Web: messages and trailers in one body, for browsers; in binary or in base64."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

@@ -1,7 +1,5 @@
 """Answers POST /tandem.v1.Service/Method in the protocol that the content type names."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 
 from starlette.datastructures import Headers

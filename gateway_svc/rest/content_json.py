@@ -11,8 +11,6 @@
 A URL is refused: no request makes the server fetch anything.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

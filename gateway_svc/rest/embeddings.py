@@ -1,7 +1,5 @@
 """POST /v1/embeddings, in OpenAI's shape; an input may be a picture."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

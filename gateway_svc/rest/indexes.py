@@ -1,7 +1,5 @@
 """/v1/indexes: lists indexes, and describes one."""
 
-from __future__ import annotations
-
 from starlette.responses import Response
 
 from gateway_svc.http_call import HttpCall, operation

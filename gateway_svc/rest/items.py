@@ -1,7 +1,5 @@
 """/v1/items: stores, returns, lists, changes and removes items."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any

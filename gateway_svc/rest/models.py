@@ -1,7 +1,5 @@
 """GET /v1/models and one of them, in OpenAI's shape, which programs ask for before all else."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from typing import Any
 

@@ -3,8 +3,6 @@
 A request with `texts` is TEI's, whose answer is the list of results alone.
 """
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 from typing import Any
 

@@ -1,7 +1,5 @@
 """POST /v1/search: one search, answered at once or in two server-sent events."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

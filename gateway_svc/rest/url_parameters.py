@@ -1,7 +1,5 @@
 """Reads the parameters of URLs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

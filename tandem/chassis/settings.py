@@ -10,8 +10,6 @@ A service declares its own and loads them in `__main__`:
     settings = load_or_exit(EncoderSettings, "ENCODER_")
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

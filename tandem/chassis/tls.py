@@ -4,8 +4,6 @@ Servers check the files at each handshake, clients every second, so a rotation n
 pair that does not match, as between two writes, leaves the previous one in use.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import ssl

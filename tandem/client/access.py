@@ -1,7 +1,5 @@
 """Configures how a client authenticates: with a token, certificates, or not at all."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

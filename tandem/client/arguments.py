@@ -4,8 +4,6 @@ Callers without a type checker would otherwise get an error of protobuf's, or no
 iterable of one-letter ids.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 import numbers

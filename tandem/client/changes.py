@@ -1,7 +1,5 @@
 """Reads what a caller gives of changes and selections of items, and joins the answers."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Defines what can be stored: an item with its content and attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias

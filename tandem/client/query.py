@@ -1,7 +1,5 @@
 """Defines queries and documents as callers write them, and checks them."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Spells the options of a search out in signatures, and checks them."""
 
-from __future__ import annotations
-
 import difflib
 import enum
 import inspect

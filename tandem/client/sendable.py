@@ -1,7 +1,5 @@
 """Checks what can be sent before it is sent, and names the field at fault."""
 
-from __future__ import annotations
-
 from tandem.client.arguments import checked_type, mistyped
 from tandem.client.item import NewContent as NewContent
 from tandem.client.item import NewItem as NewItem

@@ -1,7 +1,5 @@
 """Makes items of the rows of data frames, Arrow's tables and dictionaries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

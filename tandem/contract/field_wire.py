@@ -1,7 +1,5 @@
 """Converts the fields that many messages have: durations, and modalities."""
 
-from __future__ import annotations
-
 from google.protobuf.duration_pb2 import Duration
 
 from tandem.contract.modality import Modality

@@ -1,7 +1,5 @@
 """Lists the ways to fuse scores and lists, and describes hybrid searches."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

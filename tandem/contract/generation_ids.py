@@ -4,8 +4,6 @@ A generation is an index of one model. Callers name the alias, or a generation, 
 is the first; shards store each generation as an index of its own.
 """
 
-from __future__ import annotations
-
 _MARK = "@"
 
 

@@ -1,7 +1,5 @@
 """Validates the ids that callers choose, and fingerprints of models."""
 
-from __future__ import annotations
-
 import re
 
 from tandem.errors import IndexIdInvalid, ItemIdInvalid, RequestIdInvalid, RequestMalformed

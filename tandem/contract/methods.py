@@ -4,8 +4,6 @@ The limits bound what parsing may cost; limits on what a request says are in
 `tandem.contract.limits` and with each type. A method that is missing here admits no caller.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Describes a model to its callers, with its calibration and its rule for early stopping."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

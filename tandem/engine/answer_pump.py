@@ -1,7 +1,5 @@
 """Keeps the answers of one streamed call for a reader outside of the services' event loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Searches and ingests in one process, from programs with an event loop of their own."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import NoReturn

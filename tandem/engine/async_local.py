@@ -1,7 +1,5 @@
 """Carries the calls of an engine to the orchestrator of this process."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Measures an engine's recall on records, as `tandem evaluate` measures the services'."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Runs calls in the engine's event loop, within their time."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeAlias, TypeVar

@@ -3,8 +3,6 @@
 Generated from async_local.py by `make sync-client`: DO NOT EDIT.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Puts all stages of a search together over one folder, as the services do it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack

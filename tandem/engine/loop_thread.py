@@ -1,7 +1,5 @@
 """Runs an event loop in a thread, for callers that have none."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine

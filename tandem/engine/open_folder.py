@@ -1,7 +1,5 @@
 """Opens a folder's stages for the engines: what both keep, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Holds what shards in outside engines have in common."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Defines the settings that name what stores a shard's items: LMDB, or an outside engine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tandem.chassis.serve.service import ServiceSettings

@@ -1,7 +1,5 @@
 """Makes an authority, and a certificate for each process of one machine."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import os

@@ -3,8 +3,6 @@
 Only this module reads that text; all other code uses the kind.
 """
 
-from __future__ import annotations
-
 import enum
 
 import grpc

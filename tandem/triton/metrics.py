@@ -3,8 +3,6 @@
 Triton's own metrics are sums and counts, which give no quantiles.
 """
 
-from __future__ import annotations
-
 from tandem.chassis.telemetry.metrics import (
     LATENCY_BUCKETS_SECONDS,
     Counter,

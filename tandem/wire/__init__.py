@@ -8,8 +8,6 @@ without a copy.
 Shapes: T token ids of a text, R rows of an image, D values in a row, d dimensions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Converts a shard's queries and answers to messages and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logs one line a call."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Knows whose call the current task serves, and for whom."""
 
-from __future__ import annotations
-
 import contextvars
 import hashlib
 from functools import lru_cache

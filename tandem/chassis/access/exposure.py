@@ -1,7 +1,5 @@
 """Warns at start of what the settings leave open, and names the settings that close it."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Decides which callers a service admits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

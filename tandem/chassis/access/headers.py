@@ -1,7 +1,5 @@
 """Keeps the headers of the current call, which gRPC decodes again on each access."""
 
-from __future__ import annotations
-
 import contextvars
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """A token bucket: a rate limit that allows bursts."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -10,8 +10,6 @@
 The file is read again when it changes; one that does not parse leaves the previous one in use.
 """
 
-from __future__ import annotations
-
 import enum
 import time
 import tomllib

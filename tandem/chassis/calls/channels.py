@@ -1,7 +1,5 @@
 """Opens channels to other services, and calls them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Makes gRPC's credentials of a process's certificates, which may change while it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

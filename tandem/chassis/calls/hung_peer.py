@@ -1,7 +1,5 @@
 """Gives up a call to a process that hangs, long before the call's deadline."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """A channel that follows its certificates: new calls use new ones, calls in flight finish."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Self

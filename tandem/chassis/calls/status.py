@@ -1,7 +1,5 @@
 """Converts named errors to gRPC statuses and back."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 import grpc

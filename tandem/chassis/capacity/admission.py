@@ -1,7 +1,5 @@
 """Limits how much a service does at once, and tells refused callers when to retry."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -1,7 +1,5 @@
 """Exports the metrics of a cache."""
 
-from __future__ import annotations
-
 from tandem.chassis.telemetry.metrics import Counter, Gauge
 
 _HITS = Counter(

@@ -1,7 +1,5 @@
 """Runs work in a pool's threads, in turns by caller, so that no caller holds all threads."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor

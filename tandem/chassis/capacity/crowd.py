@@ -1,7 +1,5 @@
 """Gives newcomers the places of others, so that those who came first exclude no other."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar

@@ -5,8 +5,6 @@ of 64 MiB could become gigabytes. So we scan the bytes first. That takes about a
 microsecond a field, and stops at the first field over the limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NoReturn, TypeAlias
 

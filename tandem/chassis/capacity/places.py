@@ -1,7 +1,5 @@
 """Shares places and bytes among callers, so that none can keep the others out."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -3,8 +3,6 @@
 It never expires values: a key must identify its value for good, with the version.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reports by grpc.health.v1 whether a service is ready, which a canary checks."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence

@@ -5,8 +5,6 @@ watchers of its name, and a Watch call never ends, so a server with watchers wai
 period. Our channels watch every service that they call.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 

@@ -11,8 +11,6 @@ visit has a few seconds, and with too many visits the oldest of the host that ha
 request, or a client that never reads, delays no probe.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

@@ -5,8 +5,6 @@ time, and the process's certificate need not name the loopback address. It opens
 one health check for LIVENESS in HTTP/2 frames, and accepts any answer.
 """
 
-from __future__ import annotations
-
 import enum
 import socket
 import ssl

@@ -13,8 +13,6 @@ Health and reflection calls skip them: probes are not traffic, and must answer u
 - `admission`: capacity of calls and streams
 """
 
-from __future__ import annotations
-
 from tandem.chassis.access.guard import Guard
 from tandem.chassis.capacity.admission import Admission, AdmissionLimits
 from tandem.chassis.interceptors.admission import AdmissionInterceptor

@@ -4,8 +4,6 @@ gRPC keeps an answer until the peer's window has room for it. A caller that does
 neither a place nor, for long, the bytes of its answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,7 +1,5 @@
 """Authenticates callers and checks what they may call."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial

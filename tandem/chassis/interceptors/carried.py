@@ -1,7 +1,5 @@
 """Takes up what a call carries from service to service: its request id and its trace."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

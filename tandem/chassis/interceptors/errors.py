@@ -1,7 +1,5 @@
 """Turns a handler's exception into the caller's status, and frees what it holds at once."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import aclosing

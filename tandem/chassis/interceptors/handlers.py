@@ -1,7 +1,5 @@
 """Bases of interceptors that replace a method's handler, and the chain of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing

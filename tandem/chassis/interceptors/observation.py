@@ -1,7 +1,5 @@
 """Counts, times and logs calls; never their content."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

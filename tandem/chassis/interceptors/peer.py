@@ -1,7 +1,5 @@
 """Reads from a call's connection who calls."""
 
-from __future__ import annotations
-
 import grpc
 
 from tandem.chassis.access.callers import caller_of

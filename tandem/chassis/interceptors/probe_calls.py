@@ -4,8 +4,6 @@ gRPC's clients watch the health of every server that they call, over the same co
 a token. So strangers' calls may take all places, and must keep no client out.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager

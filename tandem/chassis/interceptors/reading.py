@@ -5,8 +5,6 @@ handler here: on the wire the two are the same, and a stream's messages are read
 bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from contextvars import ContextVar

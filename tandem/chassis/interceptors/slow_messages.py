@@ -5,8 +5,6 @@ Anyone may make a health or reflection call. gRPC collects its message, up to th
 has arrived. All that can be seen is that the message takes long and that the process grows.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from typing import Any

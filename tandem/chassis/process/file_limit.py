@@ -3,8 +3,6 @@
 Each connection of a caller is an open file. Shells often allow 1,024, and 4,096 or more on request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

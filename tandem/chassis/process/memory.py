@@ -1,7 +1,5 @@
 """Bounds the freed memory that the C library keeps, and what the garbage collector walks."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import gc

@@ -5,8 +5,6 @@ event loop a hundred such calls would stand between a health check and its answe
 one after another, they share the interpreter with the loop, which waits for some milliseconds.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

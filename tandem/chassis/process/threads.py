@@ -1,7 +1,5 @@
 """Makes a process's thread pools, and keeps those of libraries and of Python in check."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Reads the command line of a service, which has tables of its settings and metrics."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

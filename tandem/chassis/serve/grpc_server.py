@@ -6,8 +6,6 @@ docs/decisions/0037). Registered methods are matched without decoding. So we reg
 and refuse the other calls here, unread.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Prepares a service's process, and opens its metrics port, whatever protocol it serves."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -10,8 +10,6 @@ A service's `__main__` has this shape:
     asyncio.run(main())
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

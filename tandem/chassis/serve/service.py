@@ -1,7 +1,5 @@
 """Describes what a service serves, and the settings that every service has."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Declares a service's metrics: in base units, with labels of bounded cardinality."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar

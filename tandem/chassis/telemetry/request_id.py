@@ -1,7 +1,5 @@
 """Carries the id that names one request in every service's log and metadata."""
 
-from __future__ import annotations
-
 import contextvars
 import re
 import uuid

@@ -4,8 +4,6 @@ Messages quote what they complain about: a header, a token, a text, bytes of an 
 exception's class and frames, and a library's line before its values are filled in.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import os

@@ -1,7 +1,5 @@
 """`tandem attach`: checks that the served model made the vectors of another program."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """`tandem replay`: searches again as a file says, and compares the answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

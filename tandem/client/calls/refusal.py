@@ -1,7 +1,5 @@
 """Converts a failed call into a named error, also if the server is not Tandem."""
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Puts each call into the caller's trace, or begins a trace for it (W3C trace context)."""
 
-from __future__ import annotations
-
 import random
 import sys
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Sends items of an ingest again that a busy server refused, and counts those with an outcome."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass

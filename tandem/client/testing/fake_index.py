@@ -1,7 +1,5 @@
 """Keeps the items of the fake in dictionaries, and ranks them."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Scores by common words, in place of a model."""
 
-from __future__ import annotations
-
 import math
 import re
 import struct

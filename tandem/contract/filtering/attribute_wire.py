@@ -1,7 +1,5 @@
 """Converts attributes and filters between protobuf messages and our own types."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from unicodedata import normalize

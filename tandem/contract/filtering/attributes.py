@@ -1,7 +1,5 @@
 """Defines the attributes of items, for filters."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

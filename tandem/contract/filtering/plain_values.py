@@ -1,7 +1,5 @@
 """Makes attributes of what tables have: values of NumPy and pandas, dates, decimals, names."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from datetime import date, datetime, time, timezone

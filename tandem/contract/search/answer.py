@@ -1,7 +1,5 @@
 """Defines what searches and writes answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

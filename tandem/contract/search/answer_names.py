@@ -5,8 +5,6 @@
 A value of a newer server is a member too, of a name that this version does not list.
 """
 
-from __future__ import annotations
-
 import enum
 
 from typing_extensions import Self

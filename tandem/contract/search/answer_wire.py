@@ -1,7 +1,5 @@
 """Converts answers of searches and writes from and to messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar

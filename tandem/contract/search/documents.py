@@ -1,7 +1,5 @@
 """Defines how well documents match a query, and converts it from and to messages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

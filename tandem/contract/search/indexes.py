@@ -1,7 +1,5 @@
 """Defines what is said of the indexes that there are, and converts it from and to messages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Defines a batch of items to store."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias

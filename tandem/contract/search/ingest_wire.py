@@ -1,7 +1,5 @@
 """Converts batches of an ingest stream, and their outcomes, from and to messages."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 

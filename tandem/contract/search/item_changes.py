@@ -1,7 +1,5 @@
 """Defines which stored items a call is about, and how they change without being encoded."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence

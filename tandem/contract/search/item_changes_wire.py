@@ -1,7 +1,5 @@
 """Converts listings and changes of stored items from and to messages."""
 
-from __future__ import annotations
-
 from tandem.contract.filtering.attribute_wire import (
     ATTRIBUTES_WIRE,
     CheckedFilter,

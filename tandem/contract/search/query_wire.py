@@ -1,7 +1,5 @@
 """Converts queries from and to messages."""
 
-from __future__ import annotations
-
 import sys
 from array import array
 from collections.abc import Sequence

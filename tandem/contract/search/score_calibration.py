@@ -4,8 +4,6 @@ Scores are comparable if one scorer gave them in one direction. A *null score* i
 a query whose answers are not in the index.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ transaction n began before n + 1 was committed, so it is at least as old as that
 the newest state holds nothing back and counts as 0 s old.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterable

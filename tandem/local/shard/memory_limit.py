@@ -1,7 +1,5 @@
 """Keeps the memory of the process that a shard is in within INDEX_MEMORY_BYTES."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs one shard: the item store is the truth, and the indexes in memory follow it."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Exports gauges that change with time alone, so they are read at each Prometheus scrape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Triton runs every request, even if its caller has given up (decision 29). A requ
 instead is not sent once its caller is gone.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine

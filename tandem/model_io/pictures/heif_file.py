@@ -1,7 +1,5 @@
 """Recognises HEIC and AVIF files, and bounds them by their header before they are decoded."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Final

@@ -1,7 +1,5 @@
 """Decodes HEIC and AVIF files, each in a process of limited memory and time."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import signal

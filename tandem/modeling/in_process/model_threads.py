@@ -1,7 +1,5 @@
 """Runs a model's inferences in threads of their own, with a short way back to the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import threading

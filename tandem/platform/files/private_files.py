@@ -3,8 +3,6 @@
 A shell's usual umask lets every account of the machine read new files.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Reads the file that attaches tables or collections of another program as indexes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

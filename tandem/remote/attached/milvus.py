@@ -1,7 +1,5 @@
 """Searches collections of Milvus that another program fills, all of whose rows are images."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

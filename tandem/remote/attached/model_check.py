@@ -7,8 +7,6 @@ cone of the embeddings is.
 Shapes: S pictures of the sample, D dimensions.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

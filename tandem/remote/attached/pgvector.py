@@ -4,8 +4,6 @@ The statements of an own shard read subqueries over them in the place of Tandem'
 merges a subquery with its query, and uses the table's own indexes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

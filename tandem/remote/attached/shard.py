@@ -1,7 +1,5 @@
 """Reads items of another program's rows, with their pictures, and refuses to write them."""
 
-from __future__ import annotations
-
 import hashlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads what a rerank needs of candidates: rows from Milvus, records from the object store."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tandem.contract.deadline import Deadline

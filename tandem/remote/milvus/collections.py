@@ -4,8 +4,6 @@ A collection's description names the model and the folder of its records. It is 
 collection, so that two services that make one index at once agree on one model.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

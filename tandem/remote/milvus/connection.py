@@ -1,7 +1,5 @@
 """Calls Milvus with a deadline, and names its errors as the contract does."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -3,8 +3,6 @@
 docs/engines.md has its options: objects, fields, tokens and authority.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit

@@ -10,8 +10,6 @@ refused, and its items are noted as changed in the other generations, whose foll
 them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import uuid

@@ -5,8 +5,6 @@ Milvus has no transaction over rows and no read that is both quick and sure; an 
 its own writes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math

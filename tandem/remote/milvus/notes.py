@@ -5,8 +5,6 @@ A record is written before the row that names it by its version. So each write f
 more, the note is settled: the records of those versions that no row names are deleted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import json

@@ -4,8 +4,6 @@ A filter on typed fields goes to Milvus; where it leaves few rows, all of them a
 The rest of a filter is evaluated on what was found, among ever more of the nearest items.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias

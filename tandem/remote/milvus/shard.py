@@ -4,8 +4,6 @@ docs/engines.md says what Milvus cannot promise, such as that a search without a
 last writes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Every write reads it: what followers asked for, fences, the shard's notes, and so who may write.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

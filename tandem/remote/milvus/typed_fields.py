@@ -4,8 +4,6 @@ An expression says what `holds` says (tandem/contract/filtering/filters.py); a t
 Milvus 2.3 has no nulls, so each type has a value for "no such attribute".
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 Records are stored before the rows that name them, and notes before the records.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

@@ -1,7 +1,5 @@
 """Moves the items of all shards to other shards, and seals the ones that they came from."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time

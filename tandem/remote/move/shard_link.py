@@ -1,7 +1,5 @@
 """Calls one shard as orchestrators and operators do, again while it does not answer."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Reads a rerank's candidates from Postgres."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Keeps connections to Postgres, bounds work on them by a deadline, and names Postgres' errors."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re

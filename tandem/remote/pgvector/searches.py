@@ -1,7 +1,5 @@
 """Finds the nearest items: by pgvector's index, or exactly where a filter leaves few."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

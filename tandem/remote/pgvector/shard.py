@@ -1,7 +1,5 @@
 """Serves one shard in Postgres as a stage."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

@@ -10,8 +10,6 @@ requests  request id -> the answer to the write; the newest 100,000
 notes     key -> value and revision (stages/notes.py)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

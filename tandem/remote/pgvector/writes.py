@@ -1,7 +1,5 @@
 """Commits a batch in one transaction: rows, counts, changes and the answer to its request id."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Converts the remaining items of an answer into a cursor, and a cursor into pages."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

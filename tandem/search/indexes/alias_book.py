@@ -1,7 +1,5 @@
 """Keeps the records of all aliases, as shard 0 has them: which generation serves."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

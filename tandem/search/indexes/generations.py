@@ -1,7 +1,5 @@
 """Takes operators' requests about generations, and says how far each generation is."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

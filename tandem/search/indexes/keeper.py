@@ -1,7 +1,5 @@
 """Takes and renews the leases of aliases, and keeps their generations while it has them."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time

@@ -1,7 +1,5 @@
 """Follows, promotes and drops the generations of one alias, as the holder of its lease."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

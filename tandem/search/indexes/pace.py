@@ -1,7 +1,5 @@
 """Divides time between a re-embedding and searches, by how long searches take."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping

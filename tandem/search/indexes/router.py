@@ -1,7 +1,5 @@
 """Says which generation of an index answers a call, and by which models."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

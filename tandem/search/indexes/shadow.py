@@ -1,7 +1,5 @@
 """Repeats some searches in the generation before a promotion, and says if that was better."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -1,7 +1,5 @@
 """Fuses the nearest items with those that words found into one list."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

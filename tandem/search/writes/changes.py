@@ -1,7 +1,5 @@
 """Changes attributes of items and copies items, each on the shard that owns it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

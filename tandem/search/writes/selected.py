@@ -1,7 +1,5 @@
 """Writes to all items of a selection, page by page, as far as a call's time allows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Writes to the shards that own items, in the generation that serves."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Refuses a remote cross-encoder whose scores depend on the batch, or say nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

@@ -1,7 +1,5 @@
 """Describes the API of a remote cross-encoder."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Posts JSON to the API of a remote cross-encoder, and names what can go wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """Scores stored candidates with a remote cross-encoder, with a cache of match logits."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import math

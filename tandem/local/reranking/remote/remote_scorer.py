@@ -1,7 +1,5 @@
 """Scores documents with a remote cross-encoder, as match logits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Builds the requests of each API as JSON values, and reads the scores in their answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Reads stored contents as documents for a remote cross-encoder, and caches them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from functools import partial

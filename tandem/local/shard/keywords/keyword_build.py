@@ -1,7 +1,5 @@
 """Fills keyword indexes from the item store, in a thread alongside searches and writes."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

@@ -1,7 +1,5 @@
 """Keeps the words of one index, and finds items by them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 

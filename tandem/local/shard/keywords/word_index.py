@@ -3,8 +3,6 @@
 Only this module imports tantivy, and only a shard that searches by words imports this module.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Wraps a FAISS index of any type, which finds candidates to be compared exactly."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

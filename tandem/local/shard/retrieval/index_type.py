@@ -1,7 +1,5 @@
 """Chooses the FAISS type of an index, and how many candidates to fetch from it."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ A row takes its id's bytes and about 20 more; a str, a list slot and a dict entr
 Shapes: R rows, S slots of the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

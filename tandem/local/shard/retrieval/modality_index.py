@@ -1,7 +1,5 @@
 """Holds the texts or the images of one index: their embeddings, attributes and FAISS index."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial

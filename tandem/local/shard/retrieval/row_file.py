@@ -1,7 +1,5 @@
 """Keeps rows of embeddings in a file that only grows, and maps what was read back intact."""
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 import os

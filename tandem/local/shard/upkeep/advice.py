@@ -1,7 +1,5 @@
 """Measures what each FAISS type would cost and find, on an index's own items."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Builds a FAISS index and tunes it to the recall target."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from tandem.chassis.telemetry.log import get_logger

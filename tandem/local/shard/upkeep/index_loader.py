@@ -1,7 +1,5 @@
 """Loads an index, from a snapshot and the changes since, or from the item store."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

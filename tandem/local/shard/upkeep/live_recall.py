@@ -4,8 +4,6 @@ Recall is kept by direction, because an index can be bad at finding images by te
 finding images by image.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

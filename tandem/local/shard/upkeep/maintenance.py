@@ -10,8 +10,6 @@ Only this thread changes FAISS indexes and writes snapshots, one thing at a time
 A second thread moves new rows out of memory, also during a build.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

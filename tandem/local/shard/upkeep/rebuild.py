@@ -1,7 +1,5 @@
 """Rebuilds the FAISS index of one modality, or adds the newest rows to it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Repeats sampled searches exactly, to measure live recall and to notice where it is low."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Measures the recall of a FAISS index on queries whose true answers are known."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Self

@@ -5,8 +5,6 @@ and then fail to be read. The check of all checksums runs before the first searc
 small enough, and otherwise in its own thread alongside searches.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 

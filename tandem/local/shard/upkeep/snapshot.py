@@ -15,8 +15,6 @@ and its manifest names this store, this model and this log. Otherwise it is igno
 one replaces it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

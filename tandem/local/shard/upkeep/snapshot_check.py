@@ -4,8 +4,6 @@
 or prints what is wrong and exits 1.
 """
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

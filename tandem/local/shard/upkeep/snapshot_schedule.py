@@ -1,7 +1,5 @@
 """Decides when an index is due for a snapshot, writes it and knows what the newest one covers."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import time

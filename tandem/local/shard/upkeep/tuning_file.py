@@ -1,7 +1,5 @@
 """Stores operators' tunings in the shard's folder."""
 
-from __future__ import annotations
-
 import errno
 import json
 import threading
