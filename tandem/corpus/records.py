@@ -27,7 +27,6 @@ class ImageSource(Protocol):
 
     def read(self) -> bytes:
         """Returns the picture as an encoded file (JPEG, PNG or WebP), the same on every call."""
-        ...
 
     def stat(self) -> FileState | None:
         """Returns the state of what has the bytes: the same as long as they are, reads none.

@@ -45,11 +45,9 @@ class SearchedShard(Protocol):
 
     async def search(self, query: ShardQuery, deadline: Deadline) -> ShardAnswer:
         """Returns the nearest items to each of the query's embeddings."""
-        ...
 
     def note_late(self, waited_seconds: float) -> None:
         """Notes that a search was abandoned after that time."""
-        ...
 
 
 class Retriever:

@@ -33,22 +33,17 @@ class CandidateStore(Protocol):
 
     async def open(self) -> None:
         """Opens the store if it is not open; raises ServiceUnavailable until it can be read."""
-        ...
 
     async def close(self) -> None:
         """Closes the store; no call may be in flight."""
-        ...
 
     async def versions(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, int]:
         """Returns the versions of the items that exist."""
-        ...
 
     async def tokens(self, asked: ScoreQuery, item_ids: Sequence[str]) -> dict[str, StoredTokens]:
         """Returns tokens and versions of the items that exist, of one state of the store."""
-        ...
 
     async def contents(
         self, asked: ScoreQuery, item_ids: Sequence[str]
     ) -> dict[str, StoredContent]:
         """Returns contents and versions of the items that exist, of one state of the store."""
-        ...

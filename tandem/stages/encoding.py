@@ -50,8 +50,6 @@ class Encoder(Protocol):
 
         Raises BatchSizeOutOfRange, DeadlineExceeded, and errors of the model.
         """
-        ...
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the description of the model that encodes."""
-        ...

@@ -135,7 +135,6 @@ class Reranker(Protocol):
         score. Raises the errors of the whole call: CrossEncoderMissing, IndexNotFound,
         ModelMismatch, BatchSizeOutOfRange, DeadlineExceeded, and errors of store and model.
         """
-        ...
 
     async def score_given(
         self, given: GivenCandidates, deadline: Deadline
@@ -145,12 +144,9 @@ class Reranker(Protocol):
         Raises as `score` does, TokensInvalid, and QueryContentMissing of a model that reads no
         tokens.
         """
-        ...
 
     async def score_graph(self, graph: Graph, deadline: Deadline) -> GraphScores:
         """Returns the scores of a graph's items; raises NeighbourModelMissing, ModelMismatch."""
-        ...
 
     async def describe_model(self, deadline: Deadline) -> ModelDescription:
         """Returns the description of the model that scores."""
-        ...

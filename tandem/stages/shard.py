@@ -31,20 +31,17 @@ class Shard(Protocol):
         Waits for the query's minimum sequence. Raises SequenceNotReached, ModelMismatch and
         EmbeddingInvalid.
         """
-        ...
 
     async def find_neighbours(
         self, query: ShardNeighbourQuery, deadline: Deadline
     ) -> ShardNeighbours:
         """Returns the neighbours among the shard's items; raises as `search` does."""
-        ...
 
     async def get(self, query: ItemsQuery, deadline: Deadline) -> FetchedItems:
         """Returns the first items of the query, as many as the shard reads at once.
 
         Raises ItemCorrupt.
         """
-        ...
 
     async def write(self, write: ShardWrite, deadline: Deadline) -> Committed:
         """Stores or deletes all items or none, or patches some, durable and searchable; or notes.
@@ -53,15 +50,12 @@ class Shard(Protocol):
         ModelMismatch, EmbeddingInvalid, RequestIdReused, StoreFull, IndexNotFound unless
         it stores, WriterRefused where others write the index, and NoteChanged.
         """
-        ...
 
     async def delete_index(self, index_id: str, deadline: Deadline) -> Deleted:
         """Deletes the index, or a part of a large one, as `is_complete` says."""
-        ...
 
     async def notes(self, prefix: str, deadline: Deadline) -> Sequence[Note]:
         """Returns the notes whose keys begin so, by key."""
-        ...
 
     async def note(self, key: str, deadline: Deadline) -> Note:
         """Returns the note of that key, which is empty if there is none."""
@@ -70,7 +64,6 @@ class Shard(Protocol):
 
     async def changes(self, after_sequence: int, max_count: int, deadline: Deadline) -> ChangePage:
         """Returns changes after a sequence, of all indexes."""
-        ...
 
     async def list_item_ids(
         self,
@@ -81,17 +74,14 @@ class Shard(Protocol):
         selection: ItemSelection | None = None,
     ) -> Sequence[str]:
         """Returns ids after that one, in byte order; only of selected items if there is one."""
-        ...
 
     async def describe_index(self, index_id: str, deadline: Deadline) -> ShardDescription:
         """Returns the state of the index."""
-        ...
 
     async def list_indexes(
         self, after: str, max_count: int, index_ids: Sequence[str], deadline: Deadline
     ) -> Sequence[IndexSummary]:
         """Returns the indexes after that id, in byte order; only of `index_ids` if there are."""
-        ...
 
 
 class FollowedShard(Shard, Protocol):
@@ -100,7 +90,6 @@ class FollowedShard(Shard, Protocol):
     @abstractmethod
     async def fence(self, fence: Fence, deadline: Deadline) -> Committed:
         """Begins, seals or ends a fence; no write is committed after the sequence returned."""
-        ...
 
 
 def check_ids_page(index_id: str, after: str, max_count: int) -> None:

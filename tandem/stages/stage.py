@@ -47,29 +47,23 @@ class Stage(Protocol):
     @property
     def name(self) -> str:
         """Names the stage in times, and in the ranks of an explanation."""
-        ...
 
     @property
     def score_name(self) -> str:
         """Names its score among the terms of an explanation."""
-        ...
 
     @property
     def ordered_by(self) -> OrderedBy:
         """What an item that it scored says to be ordered by."""
-        ...
 
     @property
     def time_share(self) -> float:
         """The share of a search's time, 0 to 1, that the rerank leaves to it."""
-        ...
 
     def is_asked(self, query: SearchQuery) -> bool:
         """Returns whether the search runs it."""
-        ...
 
     async def score(
         self, query: SearchQuery, ordered: OrderedHits, deadline: Deadline
     ) -> StageOutcome:
         """Returns the scores of the first hits, as many as it reads."""
-        ...

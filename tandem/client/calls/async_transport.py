@@ -28,66 +28,51 @@ class AsyncTransport(Protocol):
 
     async def search(self, query: SearchQuery | PageQuery) -> SearchResult:
         """Returns the answer."""
-        ...
 
     def stream(self, query: SearchQuery) -> AsyncGenerator[SearchResult, None]:
         """Yields the answer in bi-encoder order, then the final one."""
-        ...
 
     async def search_each(
         self, queries: Sequence[SearchQuery | TandemError]
     ) -> list[SearchResult | TandemError]:
         """Returns the outcome of each query; one that is an error stays one."""
-        ...
 
     async def score_documents(self, query: DocumentQuery) -> ScoredDocuments:
         """Returns each document's score or error."""
-        ...
 
     async def describe_model(self) -> ModelDescription:
         """Returns the model and its limits."""
-        ...
 
     async def describe_index(
         self, index_id: str, *, full_coverage_required: bool
     ) -> IndexDescription:
         """Returns the state of an index."""
-        ...
 
     async def set_calibrations(
         self, calibrations: Sequence[ScoreCalibration], index_id: str
     ) -> int:
         """Stores what was measured; returns how many calibrations the index has."""
-        ...
 
     async def list_indexes(self, after: str, *, full_coverage_required: bool) -> IndexPage:
         """Returns indexes after that id."""
-        ...
 
     def ingest(self, batches: IngestBatches) -> AsyncGenerator[list[IngestOutcome], None]:
         """Yields each batch's outcomes, in order."""
-        ...
 
     async def fetch(self, index_id: str, item_ids: Sequence[str]) -> Sequence[KeptItem]:
         """Returns the items that exist."""
-        ...
 
     async def list_items(self, asked: ItemListing) -> tuple[Sequence[KeptItem], str]:
         """Returns a page of items, and the token of the next, if there may be more."""
-        ...
 
     async def change(self, asked: ItemsChange) -> Changes:
         """Changes items."""
-        ...
 
     async def remove(self, asked: ItemsRemoval) -> Removal:
         """Deletes items."""
-        ...
 
     async def remove_index(self, index_id: str) -> Removal:
         """Deletes an index, or a part of a large one."""
-        ...
 
     async def close(self) -> None:
         """Ends calls in flight."""
-        ...

@@ -13,7 +13,6 @@ class _TraceState(Protocol):
 
     def to_header(self) -> str:
         """Returns the header."""
-        ...
 
 
 class _SpanContext(Protocol):

@@ -59,19 +59,15 @@ class ModelRunner(Protocol):
         version: int | None = None,
     ) -> ModelAnswer:
         """Returns the outputs, each [B, *dims]; `TritonClient` says what it raises."""
-        ...
 
     def is_proven(self, model: str) -> bool:
         """Returns whether the responses of the last second make a canary unnecessary."""
-        ...
 
     async def check_working(self, model: str) -> None:
         """Raises unless a late answer of `model` is load; `TritonClient` says what."""
-        ...
 
     def check_processes(self) -> None:
         """Raises ModelUnavailable if a model's process was recently found dead."""
-        ...
 
 
 def check_output(

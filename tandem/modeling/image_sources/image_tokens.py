@@ -25,7 +25,6 @@ class RecordTokens(Protocol):
 
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
         """Returns float16 [B, R, D] with its mask, int64 [B, R], 1 where a token counts."""
-        ...
 
 
 class PixelTokens:
