@@ -32,7 +32,8 @@ import lmdb
 
 from tandem.installation import PackageMissing
 from tandem.local.item_store.backup_manifest import BackupManifest, Part
-from tandem.local.item_store.change_set import apply_changes, has_changes_since, pack_changes
+from tandem.local.item_store.change_log import ChangeLog
+from tandem.local.item_store.change_set import apply_changes, pack_changes
 from tandem.local.item_store.check import CheckDepth, Show
 from tandem.local.item_store.environment import DATA_NAME, DEFAULT_MAP_BYTES
 from tandem.local.item_store.files import StoreFiles
@@ -157,7 +158,7 @@ def _described(files: StoreFiles, txn: lmdb.Transaction) -> dict[str, Any]:
         "shard_number": files.identity.shard_number,
         "shard_count": files.identity.shard_count,
         "store_id": files.store_id,
-        "sequence": int(files.get_meta(txn, "sequence") or 0),
+        "sequence": ChangeLog(files).sequence(txn),
         "item_counts": counts,
         "created_time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -181,7 +182,7 @@ def _base(
     if (
         any(sizes.get(part.name) != part.byte_count for part in base.parts)
         or 3 * base.changed_bytes > base.data_bytes
-        or not has_changes_since(files, txn, base.sequence)
+        or not ChangeLog(files).has_since(txn, base.sequence)
     ):
         return None
     return base

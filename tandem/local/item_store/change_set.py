@@ -14,7 +14,7 @@ from typing import Any
 import lmdb
 
 from tandem.errors import ItemCorrupt
-from tandem.local.item_store.change_log import Change, cursor_change, first_sequence
+from tandem.local.item_store.change_log import Change, ChangeLog, cursor_change
 from tandem.local.item_store.checksum import ChecksumMismatch, unseal
 from tandem.local.item_store.files import StoreFiles
 from tandem.local.item_store.item_contents import ItemContents, content_prefix, is_stored_by
@@ -26,13 +26,6 @@ _NAMES = ("meta", "log", "items", "request_order", "requests", "contents")
 _HEADER = struct.Struct("<BIi")
 
 _Entry = tuple[str, bytes, bytes | memoryview | None]
-
-
-def has_changes_since(files: StoreFiles, txn: lmdb.Transaction, sequence: int) -> bool:
-    """Returns whether the log still has every change after the sequence."""
-    newest = int(files.get_meta(txn, "sequence") or 0)
-    first = first_sequence(txn, files.log) or newest + 1
-    return first - 1 <= sequence <= newest
 
 
 def pack_changes(
@@ -79,7 +72,7 @@ def _entries(files: StoreFiles, txn: lmdb.Transaction, sequence: int) -> Iterato
     yield "meta", b"", None
     for key, value in txn.cursor(files.meta):
         yield "meta", bytes(key), value
-    if (first := first_sequence(txn, files.log)) is not None:
+    if (first := ChangeLog(files).first(txn)) is not None:
         yield "log", first.to_bytes(8, "big"), None
     with txn.cursor(files.log) as cursor:
         found = cursor.set_range((sequence + 1).to_bytes(8, "big"))

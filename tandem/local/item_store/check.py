@@ -25,7 +25,7 @@ import lmdb
 import lmdb.verify
 
 from tandem.errors import ItemCorrupt, TandemError
-from tandem.local.item_store.change_log import Change, cursor_change, read_change
+from tandem.local.item_store.change_log import Change, ChangeLog, cursor_change, read_change
 from tandem.local.item_store.checksum import ChecksumMismatch, unseal
 from tandem.local.item_store.environment import DATA_NAME
 from tandem.local.item_store.files import StoreFiles
@@ -141,7 +141,7 @@ def _check_keys(files: StoreFiles, verdict: Verdict) -> None:
     with files.env.read() as txn:
         for key in list(files.meta_keys(txn, "")):
             files.get_meta(txn, key)
-        verdict.sequence = int(files.get_meta(txn, "sequence") or 0)
+        verdict.sequence = ChangeLog(files).sequence(txn)
         verdict.item_count = txn.stat(files.items)["entries"]
         for name in ("items", "log", *(("contents",) if files.contents else ())):
             database = getattr(files, name)

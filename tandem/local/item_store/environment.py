@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lmdb
 
@@ -34,6 +35,10 @@ _MAX_READERS = 64
 _DISK_FULL_BYTES = 1 << 20
 # A commit and the writes alongside it may need as much.
 _LITTLE_ROOM_BYTES = 16 << 20
+# A delete of 256 scattered items rewrites at most some 800 pages of 4 KiB, merged ones included,
+# and as many again of their contents.
+_RESERVE_BYTES = 8 << 20
+_PAGEFUL = bytes(4000)
 
 
 class StoreEnvironment:
@@ -156,11 +161,19 @@ class StoreEnvironment:
                 self._room_bytes = self.free_bytes()
             self._commits.note(transaction_id)
 
-    @contextmanager
-    def rehearse(self, txn: lmdb.Transaction) -> Iterator[lmdb.Transaction]:
-        """Yields a transaction nested in a write transaction, and always aborts it."""
+    def check_reserve(self, txn: lmdb.Transaction, database: Any) -> None:  # noqa: ANN401
+        """Raises lmdb.MapFullError where the transaction would leave too little room for a delete.
+
+        A delete copies changed pages before it frees the old ones, so on a completely full map
+        nothing could be deleted. LMDB does not report how many pages are free, so this takes them
+        in a nested transaction and aborts that.
+        """
+        map_bytes = self.map_bytes()
+        if self.used_bytes() < map_bytes // 2:  # the usual case
+            return
         with self._opened().begin(write=True, parent=txn) as rehearsal:
-            yield rehearsal
+            for number in range(min(_RESERVE_BYTES, map_bytes // 4) // 4096):
+                rehearsal.put(b"reserve/%d" % number, _PAGEFUL, db=database)
             rehearsal.abort()
 
     def grow(self) -> bool:

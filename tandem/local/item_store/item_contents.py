@@ -36,6 +36,7 @@ for words would look it up for every item."""
 _SEQUENCE = struct.Struct("<Q")
 # Of a content that was moved out of a record, of which the change log says nothing.
 _NO_CHANGE = 0
+_MOVED_BYTES = 512 << 10
 
 _KeyValue = tuple[bytes, bytes | memoryview]
 
@@ -101,32 +102,23 @@ class ItemContents:
             txn.put(key, value, db=self._files.contents)
         return digest
 
-    def holding(
-        self, txn: lmdb.Transaction, writes: Sequence[ItemWrite]
-    ) -> list[tuple[bytes, bytes]]:
-        """Returns keys of other generations' records that may hold contents of the writes.
+    def move_out(self, writes: Sequence[ItemWrite]) -> None:
+        """Moves contents of the writes out of records of an earlier release that hold them.
 
-        They are of an earlier release. Each key comes with the content.
+        In transactions of few bytes, because LMDB uses freed pages again after two more. Raises
+        lmdb.MapFullError where there is no room for them.
         """
-        found = []
-        for write in writes:
-            if isinstance(write, Upsert) and (others := self._others(txn, write.index_id)):
-                for item in write.items:
-                    content = content_bytes(item.content)
-                    for key, value in self._records(txn, others, item.item_id):
-                        if APART_BYTES <= len(content) < len(value) and not named_digest(value):
-                            found.append((key, content))
-        return found
-
-    def move(self, txn: lmdb.Transaction, key: bytes, content: bytes) -> None:
-        """Moves the content out of the record under the key if it holds it."""
-        index_id, _, item_id = key.decode().partition("\0")
-        with suppress(ItemCorrupt):  # left for its own repair
-            record = RecordView(item_id, key, txn.get(key, b"", db=self._files.items))
-            if record.stored_content() == content:
-                digest = self.put(txn, index_id, item_id, content, _NO_CHANGE)
-                named = pack_item(key, record.item(), record.sequence, digest)
-                txn.put(key, named, db=self._files.items)
+        env = self._files.env
+        with env.read() as txn:
+            holding = self._holding(txn, writes)
+        while holding:
+            with env.write() as txn:
+                left_bytes = _MOVED_BYTES
+                while holding and left_bytes > 0:
+                    key, content = holding.pop()
+                    self._move(txn, key, content)
+                    left_bytes -= len(content)
+                env.check_reserve(txn, self._files.meta)
 
     def remove_unnamed(
         self, txn: lmdb.Transaction, prefix: bytes = b"", named: bytes = b""
@@ -150,6 +142,33 @@ class ItemContents:
         index_ids = (alias.decode(), *self._others(txn, alias.decode()))
         records = self._records(txn, index_ids, item_id.decode())
         return [each for each in records if named_digest(each[1]) == digest]
+
+    def _holding(
+        self, txn: lmdb.Transaction, writes: Sequence[ItemWrite]
+    ) -> list[tuple[bytes, bytes]]:
+        """Returns keys of other generations' records that may hold contents of the writes.
+
+        They are of an earlier release. Each key comes with the content.
+        """
+        found = []
+        for write in writes:
+            if isinstance(write, Upsert) and (others := self._others(txn, write.index_id)):
+                for item in write.items:
+                    content = content_bytes(item.content)
+                    for key, value in self._records(txn, others, item.item_id):
+                        if APART_BYTES <= len(content) < len(value) and not named_digest(value):
+                            found.append((key, content))
+        return found
+
+    def _move(self, txn: lmdb.Transaction, key: bytes, content: bytes) -> None:
+        """Moves the content out of the record under the key if it holds it."""
+        index_id, _, item_id = key.decode().partition("\0")
+        with suppress(ItemCorrupt):  # left for its own repair
+            record = RecordView(item_id, key, txn.get(key, b"", db=self._files.items))
+            if record.stored_content() == content:
+                digest = self.put(txn, index_id, item_id, content, _NO_CHANGE)
+                named = pack_item(key, record.item(), record.sequence, digest)
+                txn.put(key, named, db=self._files.items)
 
     def _others(self, txn: lmdb.Transaction, index_id: str) -> Sequence[str]:
         """Returns the other generations of the index's alias."""

@@ -20,6 +20,7 @@ transactions copy data out and end within milliseconds: an open one keeps LMDB f
 freed since it began.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,14 +41,7 @@ from tandem.errors import (
     StoreFull,
     TandemError,
 )
-from tandem.local.item_store.change_log import (
-    KEPT_CHANGE_COUNT,
-    Change,
-    Operation,
-    append_change,
-    first_sequence,
-    read_changes,
-)
+from tandem.local.item_store.change_log import KEPT_CHANGE_COUNT, Change, ChangeLog
 from tandem.local.item_store.environment import DEFAULT_MAP_BYTES as DEFAULT_MAP_BYTES
 from tandem.local.item_store.files import (
     INDEX_PREFIX,
@@ -75,16 +69,10 @@ from tandem.stages.notes import WRITER_PREFIX, Note, PutNote, SetWriter, WriterR
 DISK_FAULTS: tuple[type[Exception], ...] = (lmdb.Error, OSError)
 """Raised by reads and writes where the disk fails, or LMDB no longer trusts its state."""
 
-_SEQUENCE_KEY = "sequence"
 _NOTE_PREFIX = "note/"
 _SCAN_COUNT = 512
 # Checksums of so much take about ten milliseconds: as long as a transaction may stay open.
 _SCAN_BYTES = 16 << 20
-_MOVED_BYTES = 512 << 10
-# A delete of 256 scattered items rewrites at most some 800 pages of 4 KiB, merged ones included,
-# and as many again of their contents.
-_RESERVE_BYTES = 8 << 20
-_PAGEFUL = bytes(4000)
 
 _T = TypeVar("_T")
 _Parse = Callable[[StoredRecord], _T]
@@ -109,7 +97,7 @@ class ItemStore:
         """Takes over the files; open() is the usual way."""
         self.env = files.env
         self._files = files
-        self._kept_log_count = kept_log_count
+        self._log = ChangeLog(files, kept_log_count)
         self._requests = RequestLog(files, kept_request_count)
         self._fence = WriteFence(files)
         self._contents = ItemContents(files)
@@ -178,19 +166,13 @@ class ItemStore:
         with self.env.read() as txn:
             return self._item_ids(txn, index_id, count, after, prefix)
 
-    def read_items(self, index_id: str, item_ids: Sequence[str]) -> list[ItemRecord | None]:
-        """Returns the items in the order of the ids, None where an item is missing.
+    def read_items(
+        self, index_id: str, item_ids: Sequence[str], max_bytes: float = math.inf
+    ) -> list[ItemRecord | None]:
+        """Returns the first items in the order of the ids, None where an item is missing.
 
-        Raises IndexNotFound, ItemCorrupt.
-        """
-        return self._read(index_id, item_ids, lambda item: item.view().item())
-
-    def read_items_within(
-        self, index_id: str, item_ids: Sequence[str], max_bytes: int
-    ) -> tuple[list[ItemRecord | None], int]:
-        """Reads as read_items() until max_bytes are reached; returns the items and their number.
-
-        Reads at least one item, and counts the bytes of records and contents. Errors as read_items.
+        Reads at least one item, and others until the records and contents have `max_bytes`. Raises
+        IndexNotFound, ItemCorrupt.
         """
         items: list[ItemRecord | None] = []
         left_bytes = max_bytes
@@ -205,7 +187,7 @@ class ItemStore:
                     break
                 left_bytes -= stored.byte_count
                 items.append(item)
-        return items, len(items)
+        return items
 
     def read_stored_tokens(
         self, index_id: str, item_ids: Sequence[str]
@@ -259,7 +241,7 @@ class ItemStore:
     def sequence(self) -> int:
         """Returns the number of changes so far, which is where the change log stands."""
         with self.env.read() as txn:
-            return self._sequence(txn)
+            return self._log.sequence(txn)
 
     def changes_since(self, sequence: int) -> Iterator[Change] | None:
         """Returns the changes after a sequence, oldest first.
@@ -268,10 +250,9 @@ class ItemStore:
         ItemCorrupt while iterating, where the log is damaged.
         """
         with self.env.read() as txn:
-            newest, first = self._sequence(txn), first_sequence(txn, self._files.log)
-        if not 0 <= sequence <= newest or (sequence < newest and (first or 0) > sequence + 1):
-            return None
-        return self._changes(sequence + 1)
+            if not self._log.has_since(txn, sequence):
+                return None
+        return self._log.since(sequence)
 
     def reopen(self) -> None:
         """Closes, checks and reopens the files, as is necessary after one of DISK_FAULTS.
@@ -301,11 +282,11 @@ class ItemStore:
         any other fault of the disk: its contents are then unknown, and reopen() must come next.
         """
         try:
-            self._move_contents(writes)
+            self._contents.move_out(writes)
             with self.env.write() as txn:
                 outcomes = [self._apply_one(txn, write) for write in writes]
                 if any(isinstance(write, Upsert | Patch) for write in writes):
-                    self._check_reserve(txn)
+                    self.env.check_reserve(txn, self._files.meta)
                 return outcomes
         except lmdb.Error as error:
             if not self.env.is_full(error):
@@ -316,43 +297,12 @@ class ItemStore:
                 return [StoreFull(why=str(error))]
         return [outcome for write in writes for outcome in self.apply([write])]
 
-    def _move_contents(self, writes: Sequence[ItemWrite]) -> None:
-        """Moves contents of the writes out of records of an earlier release that hold them.
-
-        In transactions of few bytes, because LMDB uses freed pages again after two more.
-        """
-        with self.env.read() as txn:
-            holding = self._contents.holding(txn, writes)
-        while holding:
-            with self.env.write() as txn:
-                left_bytes = _MOVED_BYTES
-                while holding and left_bytes > 0:
-                    key, content = holding.pop()
-                    self._contents.move(txn, key, content)
-                    left_bytes -= len(content)
-                self._check_reserve(txn)
-
-    def _check_reserve(self, txn: lmdb.Transaction) -> None:
-        """Raises lmdb.MapFullError where the transaction would leave too little room for a delete.
-
-        A delete copies changed pages before it frees the old ones, so on a completely full map
-        nothing could be deleted. LMDB does not report how many pages are free, so this takes them
-        in a nested transaction and aborts that.
-        """
-        map_bytes = self.env.map_bytes()
-        if self.env.used_bytes() < map_bytes // 2:  # the usual case
-            return
-        reserve_bytes = min(_RESERVE_BYTES, map_bytes // 4)
-        with self.env.rehearse(txn) as rehearsal:
-            for number in range(reserve_bytes // 4096):
-                rehearsal.put(b"reserve/%d" % number, _PAGEFUL, db=self._files.meta)
-
     def _apply_one(self, txn: lmdb.Transaction, write: ItemWrite) -> Committed | TandemError:
         try:
             if (answer := self._requests.answer(txn, write)) is not None:
                 return answer
             if isinstance(write, Fence):
-                return self._fence.put(txn, write, self._sequence(txn))
+                return self._fence.put(txn, write, self._log.sequence(txn))
             self._fence.check(txn)
             if isinstance(write, PutNote | SetWriter):
                 return self._put_note(txn, write)
@@ -380,7 +330,7 @@ class ItemStore:
     def _put_note(self, txn: lmdb.Transaction, write: PutNote | SetWriter) -> Committed:
         note = write.replacing(self._note(txn, write.key))
         self._files.put_meta(txn, _NOTE_PREFIX + note.key, [note.value, note.revision])
-        return Committed(self._sequence(txn))
+        return Committed(self._log.sequence(txn))
 
     def _note(self, txn: lmdb.Transaction, key: str) -> Note | None:
         stored = self._files.get_meta(txn, _NOTE_PREFIX + key)
@@ -396,7 +346,7 @@ class ItemStore:
             self._files.put_meta(txn, INDEX_PREFIX + write.index_id, made)
 
     def _upsert(self, txn: lmdb.Transaction, write: Upsert) -> Committed:
-        sequence = self._sequence(txn)
+        sequence = self._log.sequence(txn)
         for item in write.items:
             sequence += 1
             key = item_key(write.index_id, item.item_id)
@@ -408,12 +358,12 @@ class ItemStore:
             txn.put(key, pack_item(key, item, sequence, digest), db=self._files.items)
             prefix = content_prefix(write.index_id, item.item_id)
             self._contents.remove_unnamed(txn, prefix, digest)
-            self._log(txn, sequence, "upsert", write.index_id, item.item_id)
-        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+            self._log.append(txn, Change(sequence, write.index_id, item.item_id, "upsert"))
+        self._log.stand_at(txn, sequence)
         return Committed(sequence)
 
     def _patch(self, txn: lmdb.Transaction, write: Patch) -> Committed:
-        sequence, failures = self._sequence(txn), {}
+        sequence, failures = self._log.sequence(txn), {}
         for item_id, patches in write.by_item.items():
             key = item_key(write.index_id, item_id)
             if (value := txn.get(key, db=self._files.items)) is None:
@@ -432,28 +382,28 @@ class ItemStore:
             changed = record.with_attributes(attributes, sequence)
             txn.delete(key, db=self._files.items)  # as for an upsert
             txn.put(key, changed, db=self._files.items)
-            self._log(txn, sequence, "upsert", write.index_id, item_id)
-        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+            self._log.append(txn, Change(sequence, write.index_id, item_id, "upsert"))
+        self._log.stand_at(txn, sequence)
         return Committed(sequence, failures=failures)
 
     def _delete(self, txn: lmdb.Transaction, write: Delete) -> Committed:
-        before = sequence = self._sequence(txn)
+        before = sequence = self._log.sequence(txn)
         for item_id in write.item_ids:
             if txn.delete(item_key(write.index_id, item_id), db=self._files.items):
                 sequence += 1
                 self._contents.remove_unnamed(txn, content_prefix(write.index_id, item_id))
-                self._log(txn, sequence, "delete", write.index_id, item_id)
-        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+                self._log.append(txn, Change(sequence, write.index_id, item_id, "delete"))
+        self._log.stand_at(txn, sequence)
         return Committed(sequence, deleted_count=sequence - before)
 
     def _drop(self, txn: lmdb.Transaction, write: Drop) -> Committed:
-        sequence = self._sequence(txn)
+        sequence = self._log.sequence(txn)
         if self._item_ids(txn, write.index_id, 1):
             return Committed(sequence)
         sequence += 1
         self._files.delete_meta(txn, INDEX_PREFIX + write.index_id)
-        self._log(txn, sequence, "drop", write.index_id, item_id="")
-        self._files.put_meta(txn, _SEQUENCE_KEY, sequence)
+        self._log.append(txn, Change(sequence, write.index_id, "", "drop"))
+        self._log.stand_at(txn, sequence)
         return Committed(sequence, is_dropped=True)
 
     def _item_ids(
@@ -472,26 +422,6 @@ class ItemStore:
                 item_ids.append(key.removeprefix(start).decode())
                 found = cursor.next()
         return item_ids
-
-    def _log(
-        self,
-        txn: lmdb.Transaction,
-        sequence: int,
-        operation: Operation,
-        index_id: str,
-        item_id: str,
-    ) -> None:
-        change = Change(sequence, index_id, item_id, operation)
-        append_change(txn, self._files.log, change, self._kept_log_count)
-
-    def _changes(self, start: int) -> Iterator[Change]:
-        while True:
-            with self.env.read() as txn:
-                changes = read_changes(txn, self._files.log, start, _SCAN_COUNT)
-            if not changes:
-                return
-            yield from changes
-            start += len(changes)
 
     def _scan(self, index_id: str, parse: _Parse[_T]) -> Iterator[_T]:
         """Yields what `parse` makes of each record, by id."""
@@ -536,9 +466,6 @@ class ItemStore:
         if stored is None:
             raise IndexNotFound(index_id=index_id)
         return IndexInfo(*stored)
-
-    def _sequence(self, txn: lmdb.Transaction) -> int:
-        return int(self._files.get_meta(txn, _SEQUENCE_KEY) or 0)
 
 
 def _tokens(item: StoredRecord) -> StoredTokens:

@@ -299,15 +299,13 @@ class StoredShard:
         """
         self._check_loaded()
         try:
-            items, read_count = self._store.read_items_within(
-                index_id, item_ids, min(max_bytes, MAX_READ_BYTES)
-            )
+            items = self._store.read_items(index_id, item_ids, min(max_bytes, MAX_READ_BYTES))
         except ItemCorrupt as error:
             # Damaged since the start: take it out of searches.
             if (index := self._indexes.get(index_id)) is not None:
                 take_out(self._store, index_id, index, error.metadata["item_id"], error)
             raise
-        return [item for item in items if item is not None], read_count
+        return [item for item in items if item is not None], len(items)
 
     def item_ids(
         self, index_id: str, count: int, after: str, selection: ItemSelection
