@@ -12,7 +12,7 @@ from tandem.stages.item_write import Fence
 from tandem.stages.shard import FollowedShard
 from tandem.v1 import index_admin_service_pb2 as pb
 from tandem.v1.index_admin_service_pb2_grpc import IndexAdminServiceServicer
-from tandem.wire.items import CHANGE_WIRE
+from tandem.wire.items import CHANGE_PAGE_WIRE, CHANGE_WIRE
 
 MAX_FENCE_SECONDS = 10
 """A mover that dies in between keeps writers waiting for so long."""
@@ -33,13 +33,10 @@ class MoveServicer(IndexAdminServiceServicer):
         page = await self._followed.changes(
             request.after_sequence, request.max_count, _deadline(context)
         )
-        return pb.ReadChangesResponse(
-            changes=[CHANGE_WIRE.to_proto(each) for each in page.changes or ()],
+        return CHANGE_PAGE_WIRE.to_proto(
+            page,
+            changes=map(CHANGE_WIRE.to_proto, page.changes or ()),
             is_trimmed=page.changes is None,
-            sequence=page.sequence,
-            store_id=page.store_id,
-            shard_number=page.shard_number,
-            shard_count=page.shard_count,
             shard_map_version=self._shard_map_version,
         )
 

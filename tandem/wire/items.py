@@ -45,6 +45,7 @@ NOTE_WIRE = RecordWire(Note, pb.Note)
 PUT_NOTE_WIRE = RecordWire(PutNote, pb.PutNoteRequest, own=["index_id", "request_id"])
 SET_WRITER_WIRE = RecordWire(SetWriter, pb.SetWriterRequest, own=["request_id"])
 CHANGE_WIRE = RecordWire(ItemChange, admin_pb.ItemChange)
+CHANGE_PAGE_WIRE = RecordWire(ChangePage, admin_pb.ReadChangesResponse, own=["changes"])
 FETCHED_WIRE = RecordWire(
     FetchedItem,
     pb.Item,
@@ -93,15 +94,8 @@ def committed_from_proto(response: Any) -> Committed:  # noqa: ANN401 (of any wr
 
 def changes_from_proto(response: admin_pb.ReadChangesResponse) -> ChangePage:
     """Returns the page of changes."""
-    return ChangePage(
-        changes=None
-        if response.is_trimmed
-        else list(map(CHANGE_WIRE.from_proto, response.changes)),
-        sequence=response.sequence,
-        store_id=response.store_id,
-        shard_number=response.shard_number,
-        shard_count=response.shard_count,
-    )
+    changes = list(map(CHANGE_WIRE.from_proto, response.changes))
+    return CHANGE_PAGE_WIRE.from_proto(response, changes=None if response.is_trimmed else changes)
 
 
 def items_to_proto(fetched: FetchedItems) -> pb.GetItemsResponse:
