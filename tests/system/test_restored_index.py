@@ -4,6 +4,7 @@ import shutil
 import time
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from tandem.cli.app import app
@@ -13,7 +14,8 @@ from tandem.platform.files.object_store import object_folder
 from tandem.stack.stack import LocalStack
 from tests.support.local.tiny_stack import TINY_STACK
 
-pytestmark = TINY_STACK
+# It waits for a call's whole time; tests/cli/test_sync.py shows what a sync does then.
+pytestmark = [TINY_STACK, pytest.mark.slow]
 
 
 def test_older_contents_of_a_restored_shard_are_stored_again(
