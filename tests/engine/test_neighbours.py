@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,17 +32,17 @@ class Filled:
     engine: Engine
     model: LeaprrModel
     contents: Contents
+    rerank_k: int
 
-    def ask(
-        self, query: str, modality: Modality, return_n: int = COUNT, **options: object
-    ) -> Search:
-        """Returns a search with a stored item, without a rerank."""
+    def ask(self, query: str, modality: Modality, rerank_k: int = 0, **options: object) -> Search:
+        """Returns a search with a stored item, by default without a rerank."""
         return Search(
             StoredItem(query),
             index_id=INDEX,
             target_modality=modality,
-            return_n=return_n,
-            rerank_disabled=True,
+            return_n=COUNT,
+            rerank_k=rerank_k or None,
+            rerank_disabled=not rerank_k,
             **options,  # type: ignore[arg-type]
         )
 
@@ -53,14 +53,29 @@ class Filled:
         return answers  # type: ignore[return-value]
 
     def lists(self) -> SimilarityLists:
-        """Returns what lies near what, by the similarities of searches that ask for no more."""
+        """Returns what lies near what, by the similarities of searches that ask for no more.
+
+        Over a rerank, pools are what a search returns first that asks for it alone.
+        """
         images, texts = _names("image"), _names("text")
-        return similarity_view(
+        lists = similarity_view(
             self._similarity(images, texts, Modality.TEXT),
             self._similarity(images, images, Modality.IMAGE),
             self._similarity(texts, texts, Modality.TEXT),
             np.arange(COUNT),
         )
+        if not self.rerank_k:
+            return lists
+        of_images, of_texts = (
+            self._pools(queries, modality)
+            for queries, modality in [(images, Modality.TEXT), (texts, Modality.IMAGE)]
+        )
+        return replace(lists, query_pools=of_images, item_pools=of_texts)
+
+    def _pools(self, queries: list[str], modality: Modality) -> NDArray[np.int64]:
+        found = self.answers([self.ask(each, modality, self.rerank_k) for each in queries])
+        items = [[item.item_id for item in each.items[: self.rerank_k]] for each in found]
+        return np.array([[int(name.rpartition("-")[2]) for name in each] for each in items])
 
     def _similarity(
         self, queries: list[str], items: list[str], modality: Modality
@@ -87,13 +102,15 @@ def _contents(seed: int) -> Contents:
     return dict(zip([*_names("text"), *_names("image")], [*texts, *pictures], strict=True))
 
 
-@pytest.fixture(name="filled")
-def _filled(tmp_path: Path, tiny_repository: Path) -> Iterator[Filled]:
+@pytest.fixture(name="filled", params=[0, 8], ids=["over BE", "over BE + CE 8"])
+def _filled(
+    tmp_path: Path, tiny_repository: Path, request: pytest.FixtureRequest
+) -> Iterator[Filled]:
     """Texts of a few words and pictures of noise, after they replaced others."""
     repository = shutil.copytree(tiny_repository, tmp_path / "model_repository")
     # Without layer norms, which magnify the rounding of similarities as near as these.
     model = tiny_leaprr("paper")
-    install_leaprr(model, read_manifest(repository).fingerprint, repository)
+    install_leaprr(model, read_manifest(repository).fingerprint, repository, request.param)
     contents = _contents(seed=1)
     with Engine(tmp_path / "engine", model=repository) as engine:
         for each in (_contents(seed=2), contents):
@@ -103,7 +120,7 @@ def _filled(tmp_path: Path, tiny_repository: Path) -> Iterator[Filled]:
         again = [(name, contents[name]) for name in ("text-03", "image-05")]
         assert [one.error for one in engine.ingest(again, index_id=INDEX)] == [None, None]
     with Engine(tmp_path / "engine", model=repository) as engine:
-        yield Filled(engine, model, contents)
+        yield Filled(engine, model, contents, request.param)
 
 
 @pytest.mark.parametrize("modality", list(Modality))
@@ -119,7 +136,10 @@ def test_an_engine_scores_as_offline(filled: Filled, modality: Modality) -> None
     wanted = orders.images_of_text if is_text_query else orders.texts_of_image
 
     found = filled.answers(
-        [filled.ask(each, modality, neighbours_enabled=True) for each in queries[:6]]
+        [
+            filled.ask(each, modality, filled.rerank_k, neighbours_enabled=True)
+            for each in queries[:6]
+        ]
     )
 
     for number, answer in enumerate(found):
@@ -139,4 +159,5 @@ def test_an_engine_scores_as_offline(filled: Filled, modality: Modality) -> None
         assert [item.item_id for item in answer.items[:count]] == [
             names[item] for item in wanted[number, :count]
         ]
-        assert {item.ordered_by for item in answer.items[count:]} == {"RETRIEVE"}
+        rest = {item.ordered_by for item in answer.items[count:]}
+        assert rest == ({"RERANK", "RETRIEVE"} if filled.rerank_k > count else {"RETRIEVE"})

@@ -228,7 +228,14 @@ def after_a_rerank(
 # Pools of fewer items than affinity compares, than pillars and than a graph has, and of more.
 @pytest.mark.parametrize("modality", list(Modality))
 @pytest.mark.parametrize(
-    ("rerank_k", "is_held"), [(2, True), (5, False), (8, True), (20, False), (20, True)]
+    ("rerank_k", "is_held"),
+    [
+        (2, True),
+        (8, True),
+        (20, False),
+        pytest.param(5, False, marks=pytest.mark.slow),
+        pytest.param(20, True, marks=pytest.mark.slow),
+    ],
 )
 async def test_over_a_rerank_a_query_is_scored_as_offline(
     tmp_path: Path, profile: Profile, modality: Modality, rerank_k: int, is_held: bool
