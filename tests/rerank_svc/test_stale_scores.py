@@ -94,23 +94,12 @@ class SteppedModel:
         logits = np.array([tokens[0, 0] for tokens in images], dtype=np.float32)
         return Inferred(logits, InferenceCost(pair_count=len(texts)))
 
+    def is_proven(self, _: str) -> bool:
+        return False
+
     def step(self) -> None:
         if self.waiting:
             self.waiting.popleft().set()
-
-
-class OneVersionStore(ItemStore):
-    """Sabotaged: says that an item never changes."""
-
-    def read_versions(self, index_id: str, item_ids: Sequence[str]) -> list[int | None]:
-        found = super().read_versions(index_id, item_ids)
-        return [None if version is None else 1 for version in found]
-
-    def read_stored_tokens(
-        self, index_id: str, item_ids: Sequence[str]
-    ) -> list[StoredTokens | None]:
-        found = super().read_stored_tokens(index_id, item_ids)
-        return [None if stored is None else StoredTokens(stored.tokens, 1) for stored in found]
 
 
 @dataclass(slots=True)
@@ -212,11 +201,9 @@ class Shard:
 
 
 @contextmanager
-def shard_at(
-    path: Path, store_class: type[ItemStore] = ItemStore
-) -> Iterator[tuple[Shard, asyncio.Runner]]:
+def shard_at(path: Path) -> Iterator[tuple[Shard, asyncio.Runner]]:
     """Serves a shard, and yields it with the loop it lives in."""
-    store = store_class.open(path, 0, 1, map_bytes=64 << 20)
+    store = ItemStore.open(path, 0, 1, map_bytes=64 << 20)
     reads, model = SteppedReads(), SteppedModel()
     turns = CallerTurns(reads, 1_000)  # so that each read is there to be stepped
     candidates = CandidateReader(lambda: store, turns, model.manifest.fingerprint)
@@ -301,10 +288,23 @@ def test_the_same_search_again_costs_no_inference_until_the_item_is_written(
 
 # A control of the tests, not of the product.
 @pytest.mark.slow
-def test_a_cache_that_ignored_versions_would_be_caught(tmp_path: Path) -> None:
-    """Positive control: the same check fails where the key lacks the item's version."""
+def test_a_cache_that_ignored_versions_would_be_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positive control: the same check fails where the store says that an item never changes."""
+    read_versions, read_tokens = ItemStore.read_versions, ItemStore.read_stored_tokens
+
+    def one_version(*asked: Any) -> list[int | None]:
+        return [None if version is None else 1 for version in read_versions(*asked)]
+
+    def tokens_of_one_version(*asked: Any) -> list[StoredTokens | None]:
+        found = read_tokens(*asked)
+        return [None if stored is None else StoredTokens(stored.tokens, 1) for stored in found]
+
+    monkeypatch.setattr(ItemStore, "read_versions", one_version)
+    monkeypatch.setattr(ItemStore, "read_stored_tokens", tokens_of_one_version)
     with (
-        shard_at(tmp_path / "shard", OneVersionStore) as (served, runner),
+        shard_at(tmp_path / "shard") as (served, runner),
         pytest.raises(AssertionError, match="'a'"),
     ):
         runner.run(served.play(WRITTEN_OVER))
