@@ -207,7 +207,9 @@ def _blip(folder: Path, words: list[str], size: Size) -> None:
     text |= {"vocab_size": count + 2, "bos_token_id": count, "sep_token_id": 3}
     config = BlipConfig(
         text_config=text | {"encoder_hidden_size": size.width},
-        vision_config=size.tower | {"image_size": size.pixels, "patch_size": size.patch},
+        # Its own default of 1e-10 is for a start from trained weights; nothing learns from it.
+        vision_config=size.tower
+        | {"image_size": size.pixels, "patch_size": size.patch, "initializer_range": 0.02},
         image_text_hidden_size=size.width // 2,
     )
     BlipForImageTextRetrieval(config).save_pretrained(folder)
