@@ -325,6 +325,17 @@ def test_a_published_model_trains_as_it_is(tmp_path: Path) -> None:
     assert "--overwrite replaces it" in run("cooperative", *options)[2]
     assert "is over, so there is nothing to resume" in run("cooperative", *options, "--resume")[2]
 
+    begin = write_start("vilt", tmp_path / "vilt", ["two cats"], TINY)
+    alone = ["--from", str(begin), "--set", "mode=ce", "--folder", str(tmp_path / "ce")]
+    begin_at = options.index("--set")
+    status, output, error = run(
+        "cooperative", *options[:begin_at], *options[begin_at + 2 :], *alone
+    )
+
+    assert status == 0, (output, error)
+    served = f"next: tandem models add BE --cross-encoder {tmp_path / 'ce' / 'cooperative'};"
+    assert served in " ".join(output.split())
+
 
 @pytest.mark.parametrize(
     ("arguments", "why"),

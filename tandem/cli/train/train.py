@@ -115,8 +115,10 @@ def _train_one(
         out.print(f"{target}: dev {done.best}; before: {done.before}")
         if not isinstance(chosen, MatcherRecipe):  # it has no rounds to plot
             out.print(f"losses and recalls over time: {plot_run(target)}")
+        is_published_ce = isinstance(chosen, CooperativeRecipe) and not chosen.trains_be
+        added = f"BE --cross-encoder {target}" if is_published_ce else target
         out.print(
-            f"next: tandem models add {target}; once an index has items, tandem calibrate: until "
+            f"next: tandem models add {added}; once an index has items, tandem calibrate: until "
             "then its scores are no probabilities"
         )
 
