@@ -33,6 +33,7 @@ import grpc
 from benchmarks.runs.library_sync import WASTED_COUNT, encoded_count
 from benchmarks.support.loads.growth import sample
 from tandem.client import Client
+from tandem.contract.content import content_bytes
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
 from tandem.stack.stack import LocalStack, Ports
@@ -135,10 +136,19 @@ class Run:
             ids = {each.item_id for each in client.list_items(index_id="killed")}
             wrong = ids ^ expected.keys()
             looked_at = sorted(expected.keys() & ids)[::100]
-            for item in client.fetch_items(looked_at, index_id="killed"):
-                row = expected[item.item_id]
-                if (item.content, item.attributes.get("number")) != (row["text"], row["number"]):
-                    wrong.add(item.item_id)
+            found = [
+                item
+                for start in range(0, len(looked_at), _BATCH_SIZE)
+                for item in client.fetch_items(
+                    looked_at[start : start + _BATCH_SIZE], index_id="killed"
+                )
+            ]
+        wrong |= set(looked_at) ^ {item.item_id for item in found}
+        for item in found:
+            row = expected[item.item_id]
+            text = content_bytes(item.content).decode() if item.content else ""
+            if (text, item.attributes.get("number")) != (row["text"], row["number"]):
+                wrong.add(item.item_id)
         return sorted(wrong)
 
     def _look(self, command_pid: int) -> None:
@@ -163,7 +173,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 for n in range(arguments.rounds)
             ]
             rate = statistics.median(ingest for _, ingest in turns)
-            pause = arguments.rows / rate / (arguments.kills + 2)
+            pause = arguments.rows / rate / (1.5 * arguments.kills + 2)
             before = encoded_count(stack)
             seconds = ran.killed(arguments.rows, arguments.kills, pause)
             differing = ran.differing(arguments.rows)
