@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tandem.contract.limits import MAX_UPSERT_ITEM_COUNT
 from tandem.local.item_store.item_store import ItemStore
 from tandem.stages.item_write import Committed, Upsert
 from tandem.v1.index_service_pb2_grpc import IndexServiceStub
@@ -131,8 +132,8 @@ async def test_a_large_shard_is_ready_in_time(
 def fill(path: Path, item_count: int, dimension: int) -> None:
     """Makes a store of so many texts."""
     store = ItemStore.open(path, 0, 1, map_bytes=4 << 30)
-    for start in range(0, item_count, 4096):
-        numbers = range(start, min(start + 4096, item_count))
+    for start in range(0, item_count, MAX_UPSERT_ITEM_COUNT):
+        numbers = range(start, min(start + MAX_UPSERT_ITEM_COUNT, item_count))
         items = [text_item(f"item-{number}", number, dimension) for number in numbers]
         (outcome,) = store.apply([Upsert(INDEX_ID, FINGERPRINT, items)])
         assert isinstance(outcome, Committed)
