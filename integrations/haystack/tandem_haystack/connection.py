@@ -1,7 +1,5 @@
 """Where Tandem is, in a form that a pipeline's file can have."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

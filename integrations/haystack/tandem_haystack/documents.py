@@ -1,7 +1,5 @@
 """Converts between found items and Haystack's documents."""
 
-from __future__ import annotations
-
 from haystack import Document
 from haystack.dataclasses import ByteStream
 

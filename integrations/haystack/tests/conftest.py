@@ -1,7 +1,5 @@
 """The running system."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Both components next to the SDK's answers, alone and in a pipeline."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Reranks documents of any retriever."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Converts between found items and LangChain's documents."""
 
-from __future__ import annotations
-
 import base64
 
 from langchain_core.documents import Document

@@ -1,7 +1,5 @@
 """Finds stored images and texts as documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from langchain_core.callbacks import (

@@ -1,7 +1,5 @@
 """The compressor next to the SDK's answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

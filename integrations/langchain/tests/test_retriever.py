@@ -1,7 +1,5 @@
 """The retriever next to the SDK's answers."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

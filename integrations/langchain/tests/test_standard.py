@@ -1,7 +1,5 @@
 """LangChain's own tests of retrievers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Converts between found items and LlamaIndex's nodes."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Finds stored images and texts as nodes."""
 
-from __future__ import annotations
-
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle

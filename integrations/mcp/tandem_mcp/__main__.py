@@ -1,7 +1,5 @@
 """`tandem-mcp`: serves MCP over stdio or HTTP."""
 
-from __future__ import annotations
-
 import argparse
 import ipaddress
 import os

@@ -1,7 +1,5 @@
 """Writes what a tool answers: data for programs, and lines and pictures for a model."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Chooses the client of each call: the server's own, or one with the caller's token."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace

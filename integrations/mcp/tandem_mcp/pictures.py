@@ -1,7 +1,5 @@
 """Turns stored images into MCP image content that a model can afford to read."""
 
-from __future__ import annotations
-
 import base64
 import io
 import warnings

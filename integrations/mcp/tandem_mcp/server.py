@@ -1,7 +1,5 @@
 """Defines the MCP server: its tools, and how they call Tandem."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

@@ -4,8 +4,6 @@ JSON may have half of a surrogate pair ("\\ud800"), such as an emoji that was cu
 drops such a line, and its caller waits for an answer that does not come.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

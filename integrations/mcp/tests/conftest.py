@@ -1,7 +1,5 @@
 """The running system, and the MCP server next to it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a tool answers of an index, without a system."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 

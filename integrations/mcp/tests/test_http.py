@@ -1,7 +1,5 @@
 """The server by HTTP: whose token a call has, and whom it answers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

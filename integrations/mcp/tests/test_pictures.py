@@ -1,7 +1,5 @@
 """Pictures as a model reads them."""
 
-from __future__ import annotations
-
 import base64
 import io
 

@@ -1,7 +1,5 @@
 """A line of standard input arrives whole, with a mark for half of a surrogate pair."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

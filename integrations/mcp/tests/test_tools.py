@@ -1,7 +1,5 @@
 """The tools as MCP's own client calls them, by stdio, next to the SDK's answers."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

@@ -1,7 +1,5 @@
 """`python -m tandem_ray`: stores a folder of pictures, or parquet files, in an index."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Stores a Ray dataset in an index of Tandem."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass
 from functools import partial

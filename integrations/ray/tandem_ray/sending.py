@@ -1,7 +1,5 @@
 """Sends the rows of one Ray task to Tandem, and returns their outcomes as a table."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import random

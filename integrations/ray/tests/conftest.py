@@ -1,7 +1,5 @@
 """The running system, and the command next to it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

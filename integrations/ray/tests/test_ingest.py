@@ -1,7 +1,5 @@
 """Datasets are stored once and whole, whatever is killed."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
