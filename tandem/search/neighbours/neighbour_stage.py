@@ -143,7 +143,7 @@ class NeighbourStage:
     ) -> ShardNeighbourQuery:
         # One more, since the first may be the query itself, which the model may leave out.
         pillar_k = max(model.pillar_count, model.rerank_k) + 1
-        # One more over a rerank, by which the query may fall behind it.
+        # One more over a rerank, whose similarities may put the query behind that neighbour.
         neighbour_k = model.neighbour_count + (model.rerank_k > 0)
         return ShardNeighbourQuery(
             ordered.index_id,

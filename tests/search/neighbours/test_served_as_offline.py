@@ -214,7 +214,7 @@ class Scorer:
 def after_a_rerank(
     query: Embeddings, modality: Modality, logits_N: Embeddings, rerank_k: int
 ) -> OrderedHits:
-    """Returns the hits of a query as a search has them that reranked so many."""
+    """Returns the hits of a query in the order of a search with this `rerank_k`."""
     items = CORPUS.of(modality.other)
     hits = [
         Hit(str(number), float(items[number] @ query), modality.other, items[number])

@@ -182,7 +182,7 @@ class RecordSource:
         if isinstance(tokenizer, RuledTexts):
             assert not isinstance(config, JointConfig), "a published model's"
             return PublishedContents(config, tokenizer.preprocessor, self._regions)
-        assert isinstance(config, JointConfig), "a model of ours"
+        assert isinstance(config, JointConfig), "models that Tandem defines have a JointConfig"
         texts = TextPreprocessor(tokenizer, config.max_text_tokens)
         if self._regions:
             return RegionCheck(RegionFile(self._regions), texts)
