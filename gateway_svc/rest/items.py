@@ -72,7 +72,9 @@ async def put_items(call: HttpCall) -> Response:
     if not isinstance(items, list):
         raise malformed("items is not a list")
     request = await call.message(members, pb.IngestItemsRequest)
-    refused = await by_size(len(call.body), _add_each, request.items, items, _item, "items")
+    refused = await by_size(
+        len(call.body), _add_each, call.body, request.items, items, _item, "items"
+    )
     stored = pb.IngestItemsResponse.FromString(await call.answer(request))
     results = [_result(each, refused) for each in stored.results]
     has_failed = any("error" in each for each in results)
@@ -97,7 +99,9 @@ async def patch_items(call: HttpCall) -> Response:
     if not isinstance(patches, list):
         raise malformed("patches is not a list")
     request = await call.message(members, pb.ChangeItemsRequest)
-    refused = await by_size(len(call.body), _add_each, request.patches, patches, _patch, "patches")
+    refused = await by_size(
+        len(call.body), _add_each, call.body, request.patches, patches, _patch, "patches"
+    )
     changed = pb.ChangeItemsResponse.FromString(await call.answer(request))
     return JSONResponse(
         {
@@ -214,12 +218,14 @@ def _with_filter(members: dict[str, Any]) -> dict[str, Any]:
     return members
 
 
-def _add_each(messages: Any, values: list[Any], read: Read, name: str) -> Refused:  # noqa: ANN401
+def _add_each(body: bytes, messages: Any, values: list[Any], read: Read, name: str) -> Refused:  # noqa: ANN401
     """Adds the message of each value; one that is refused keeps its place, under a made id."""
     refused: Refused = {}
+    has_escapes = b"\\u" in body  # Without one there is no lone surrogate to look for.
     for number, value in enumerate(values):
         try:
-            check_unicode(value)
+            if has_escapes:
+                check_unicode(value)
             messages.append(read(value, f"{name}[{number}]"))
         except RequestMalformed as error:
             given = value.get("item_id") if isinstance(value, dict) else None
