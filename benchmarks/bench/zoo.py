@@ -173,7 +173,7 @@ def measured(name: RunName, bench: Bench, recipe: ZooRecipe) -> dict[str, Any]:
     network.train()
     for number in range(1, recipe.round_count + 1):
         optimiser.zero_grad(set_to_none=True)
-        loss = zoo_loss(network, bench.pool.match_batch(rng, BATCH), recipe, number)
+        loss = zoo_loss(network, bench.pool.match_batch(rng, recipe.be_batch_size), recipe, number)
         loss.backward()
         check_loss(name.network, loss.item())
         step(optimiser, recipe.gradient_clip_norm)
@@ -323,6 +323,7 @@ def main() -> None:
     parser.add_argument("--test-families", type=int, default=50)
     parser.add_argument("--val-families", type=int, default=0, help="of val, trained on too")
     parser.add_argument("--width", type=int, default=WIDTH, help="of embeddings")
+    parser.add_argument("--batch", type=int, default=BATCH, help="pairs a step")
     parser.add_argument("--corpus", default="scenes", help="as tandem train takes it")
     parser.add_argument("--test-split", default="val", help="with --corpus")
     parser.add_argument("--language", default="en", help="with --corpus")
@@ -355,7 +356,7 @@ def main() -> None:
         if (network, hinges, reader, seed) in done:
             continue
         recipe = recipe_of(hinges, arguments.rounds, arguments.families, arguments.pretrained)
-        recipe = replace(recipe, embedding_width=arguments.width)
+        recipe = replace(recipe, embedding_width=arguments.width, be_batch_size=arguments.batch)
         is_of_scenes = arguments.corpus == "scenes"
         if not is_of_scenes:
             recipe = of_pictures(recipe, arguments.image_size)

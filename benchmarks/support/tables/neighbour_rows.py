@@ -69,6 +69,9 @@ def recall_lines(base: Row, rows: Sequence[Row]) -> Iterator[str]:
     yield "| --- | --- |" + " --- |" * 9
     for row in rows:
         cells = [spread(each) for each in (*row.recalls(), row.recall_sums())]
+        for place in (0, len(RECALL_AT)):  # R@1, whose verdicts rest on each seed
+            if len(by_seed := row.recalls()[place]) > 1:
+                cells[place] += f" ({', '.join(f'{each:.1f}' for each in by_seed)})"
         tests = ["" if row is base else f"{row.p_value(side, base):.2g}" for side in (0, 1)]
         yield f"| {row.method} | {row.setting} | {' | '.join([*cells, *tests])} |"
 
