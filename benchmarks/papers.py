@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Any, Final
@@ -104,9 +105,9 @@ class Difference:
 
     @classmethod
     def of(cls, first: Figure, last: Figure, p: float | None) -> "Difference":
-        """Returns the difference of two figures, seed by seed if both have their seeds."""
+        """Returns the difference of two figures, seed by seed if both have enough seeds."""
         interval = None
-        if isinstance(first, list) and isinstance(last, list) and len(first) > 1:
+        if isinstance(first, list) and isinstance(last, list) and len(first) >= ENOUGH_SEEDS:
             gaps = tuple(b - a for a, b in zip(first, last, strict=True))
             interval = Spread(gaps).interval
         return cls(_mean(last) - _mean(first), p, interval)
@@ -114,35 +115,32 @@ class Difference:
     def outcome(self, expects: str | dict[str, float]) -> str:
         """Returns whether the difference is as expected, is not, or leaves it open.
 
-        A p of the queries decides before an interval over seeds. The interval that a p implies is
-        that of a normal distribution.
+        The queries' p and the interval over seeds must say the same, where both were kept.
         """
-        if self.p is None and self.interval is None:
+        said = {_said(each, expects) for each in (self._implied(), self.interval) if each}
+        if not said and self.p is None:
             return NO_P
-        if isinstance(expects, dict):
-            margin, interval = expects["within"], self._implied() or self.interval
-            if interval is None:
-                return NOT_SHOWN
-            low, high = interval
-            if -margin <= low and high <= margin:
-                return AGREES
-            return DIFFERS if low > margin or high < -margin else NOT_SHOWN
-        if not self._is_beyond_chance():
-            return NOT_SHOWN
-        return AGREES if (self.points > 0) == (expects == "above") else DIFFERS
-
-    def _is_beyond_chance(self) -> bool:
-        if self.p is not None:
-            return self.p < LEVEL
-        low, high = self.interval or (0.0, 0.0)
-        return low > 0 or high < 0
+        return said.pop() if len(said) == 1 else NOT_SHOWN
 
     def _implied(self) -> tuple[float, float] | None:
+        """Returns the interval of a normal distribution that has this p; a p of 1 has none."""
         if self.p is None or self.p >= 1:
             return None
         normal = NormalDist()
         half = abs(self.points * normal.inv_cdf(LEVEL / 2) / normal.inv_cdf(self.p / 2))
         return self.points - half, self.points + half
+
+
+def _said(interval: tuple[float, float], expects: str | dict[str, float]) -> str:
+    """Returns what an interval of a difference says: all, none or part of it is as expected."""
+    if isinstance(expects, dict):
+        least, most = -expects["within"], expects["within"]
+    else:
+        least, most = (0.0, inf) if expects == "above" else (-inf, 0.0)
+    low, high = interval
+    if least < low and high < most:
+        return AGREES
+    return DIFFERS if low > most or high < least else NOT_SHOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +202,7 @@ def with_part(text: str, marker: str, part: str) -> str:
 
 def _paper_lines(rows: Sequence[Row], runs: Mapping[str, Run]) -> Iterator[str]:
     is_served = any(each.served for row in rows for each in row.measured)
-    names = ["table or figure", "the paper", "here", "seeds, queries", "figures", "p or interval"]
+    names = ["table or figure", "the paper", "here", "seeds, queries", "figures", "p and interval"]
     names += ["verdict", *(["as served"] if is_served else [])]
     yield _line(names)
     yield _line(["---"] * len(names))
@@ -279,13 +277,13 @@ def _text(values: Sequence[Figure], unit: str) -> str:
 
 
 def _test(measurement: Measurement) -> str:
-    """Returns both directions' p, or the interval of each difference."""
-    if measurement.p:
-        return " / ".join(f"{p:.2g}" for p in measurement.p)
-    intervals = [each.interval for each in measurement.differences()]
-    if not any(intervals) or measurement.seeds < ENOUGH_SEEDS:
-        return ""
-    return " / ".join("{:+.1f} to {:+.1f}".format(*each) if each else "" for each in intervals)
+    """Returns each direction's p, interval over seeds, or both."""
+    tests = []
+    for each in measurement.differences():
+        shown = [] if each.p is None else [f"{each.p:.2g}"]
+        shown += ["{:+.1f} to {:+.1f}".format(*each.interval)] if each.interval else []
+        tests.append(", ".join(shown))
+    return " / ".join(tests) if any(tests) else ""
 
 
 def _served(expects: Expectation, served: Measurement) -> str:
