@@ -86,13 +86,15 @@ class NeighbourStage:
         The summary names a failure; raises if the query requires all neighbours and some are
         missing.
         """
-        outcome = await self._outcome(ordered, deadline)
+        outcome = await self._outcome(query, ordered, deadline)
         note_neighbours(outcome.stop)
         if query.neighbours_required:
             outcome.check_complete()
         return outcome.as_stage
 
-    async def _outcome(self, ordered: OrderedHits, deadline: Deadline) -> NeighbourOutcome:
+    async def _outcome(
+        self, asked: SearchQuery, ordered: OrderedHits, deadline: Deadline
+    ) -> NeighbourOutcome:
         found_hits = ordered.hits.get(ordered.query_modality.other, ())
         if len(ordered.embeddings) != 1 or not found_hits:
             return NeighbourOutcome(NeighbourStopReason.NOT_APPLICABLE)
@@ -108,7 +110,13 @@ class NeighbourStage:
             return NeighbourOutcome(NeighbourStopReason.MODEL_MISMATCH)
         pool_KD = _reranked_pool(found_hits, ordered.matches, model.rerank_k)
         if pool_KD is None and model.rerank_k:
-            return NeighbourOutcome(NeighbourStopReason.RERANK_MISMATCH)
+            is_short = sum(hit.item_id in ordered.matches for hit in found_hits) < model.rerank_k
+            may_be_whole = asked.depth.rerank_k == model.rerank_k <= len(found_hits)
+            is_passing = is_short and may_be_whole and not asked.rerank_disabled
+            return NeighbourOutcome(
+                NeighbourStopReason.RERANK_MISMATCH,
+                needed_rerank_k=0 if is_passing else model.rerank_k,
+            )
         hits = found_hits[: model.item_count(ordered.query_modality)]
         # Over a rerank the neighbours of the query are the first of the pool, by their own numbers.
         near_count = model.neighbour_count if model.neighbour_count < model.rerank_k else 0
@@ -120,7 +128,11 @@ class NeighbourStage:
             return NeighbourOutcome(_stop_of(missing), missing=missing)
         item_modality = ordered.query_modality.other
         if pool_KD is not None and not are_nearest(found, pool_KD, nodes_VD[0], item_modality):
-            return NeighbourOutcome(NeighbourStopReason.RERANK_MISMATCH, missing=missing)
+            return NeighbourOutcome(
+                NeighbourStopReason.RERANK_MISMATCH,
+                missing=missing,
+                needed_rerank_k=model.rerank_k,
+            )
         try:
             graph = joined_graph(
                 found, nodes_VD, ordered.query_modality, ordered.fingerprint, model, pool_KD

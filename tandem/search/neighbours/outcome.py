@@ -35,6 +35,8 @@ class NeighbourOutcome:
     missing: Mapping[int, TandemError] = field(default_factory=dict)
     """Why the neighbours lack a shard's items, by its number."""
     cost: InferenceCost = field(default_factory=InferenceCost)
+    needed_rerank_k: int = 0
+    """What the model learned over, if the query or its index never has that rerank."""
 
     @property
     def as_stage(self) -> StageOutcome:
@@ -66,6 +68,13 @@ class NeighbourOutcome:
             raise RankingInvalid(
                 why="neighbours_required is set, but the index has fewer texts or images than the "
                 "neighbour model compares with; ingest more, or drop neighbours_required"
+            )
+        if self.needed_rerank_k and not self.missing:
+            raise RankingInvalid(
+                why="neighbours_required is set, but the neighbour model learned over the logits "
+                f"of the {self.needed_rerank_k:,} items nearest to the query in the whole index; "
+                f"set rerank_k to {self.needed_rerank_k:,}, without fusion or such a filter, or "
+                "drop neighbours_required"
             )
         if self.stop is NeighbourStopReason.NOT_SERVED:
             raise NeighbourModelMissing
