@@ -1,6 +1,7 @@
 """Defines the types and rules of the public contract.
 
 content, modality             texts and images; regions: a detector's regions
+picture_base64                pictures in JSON
 filtering/                    attributes, and filters over them
 search/                       what is asked of a search, and what it answers
 fusion                        how two lists or two scores become one

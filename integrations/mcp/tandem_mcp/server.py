@@ -1,8 +1,6 @@
 """Defines the MCP server: its tools, and how they call Tandem."""
 
 import asyncio
-import base64
-import binascii
 import math
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -30,6 +28,7 @@ from tandem.client import (
     SearchResult,
     StoredItem,
 )
+from tandem.contract.picture_base64 import is_data_uri, picture_bytes
 from tandem.errors import TandemError
 from tandem_mcp.answers import (
     IndexAnswer,
@@ -77,8 +76,6 @@ _COUNT = 5
 _LIST_COUNT = 50
 _EXAMPLE_COUNT = 5
 _ANY_QUERY = "a picture"
-_DATA_URI = re.compile(r"\s*data:[^,]*;base64,", re.IGNORECASE)
-_URL_SAFE = str.maketrans("-_", "+/")
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
@@ -370,12 +367,9 @@ def _query(words: str | None, image: str | None, item_id: str | None) -> Query:
     if item_id:
         return StoredItem(item_id)
     text = image or ""
-    if is_uri := _DATA_URI.match(text):
-        text = unquote(text[is_uri.end() :])
-    plain = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
     try:
-        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except (binascii.Error, ValueError) as error:
+        return picture_bytes(unquote(text) if is_data_uri(text) else text)
+    except ValueError as error:
         raise ToolError(f"the image is not base64: {error}") from error
 
 

@@ -1,6 +1,5 @@
 """Gives readers the picture files that a corpus names."""
 
-import base64
 import os
 import re
 import unicodedata
@@ -9,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeGuard
 
+from tandem.contract.picture_base64 import picture_bytes
 from tandem.corpus.errors import (
     CorpusMalformed,
     PictureFileMissing,
@@ -30,8 +30,7 @@ PICTURE_SUFFIXES: Final = (
 )
 URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://|//|data:", re.IGNORECASE)
 # Shorter ones are names without a suffix. No picture has so few bytes.
-_BASE64: Final = re.compile(r"(?:data:[^,]*;base64,)?(?P<digits>[A-Za-z0-9+/_\s-]{64,}={0,2}\s*)")
-_URL_SAFE: Final = str.maketrans("-_", "+/")
+_BASE64: Final = re.compile(r"(?:data:[^,]*;base64,)?[A-Za-z0-9+/_\s-]{64,}={0,2}\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +120,9 @@ class CellImage(ImageSource):
             return self.cell
         if not isinstance(self.cell, str):
             raise CorpusMalformed(f"{self.place} has a picture of type {type(self.cell).__name__}")
-        if match := _BASE64.fullmatch(self.cell):
+        if _BASE64.fullmatch(self.cell):
             try:
-                return base64.b64decode(match["digits"].translate(_URL_SAFE) + "==")
+                return picture_bytes(self.cell)
             except ValueError as error:
                 raise CorpusMalformed(f"{self.place} has no whole base64: {error}") from error
         raise PictureIsUrl(place=self.place, url=self.cell)

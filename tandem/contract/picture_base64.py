@@ -1,0 +1,36 @@
+"""Reads pictures in base64, in the forms in which programs write it."""
+
+import base64
+import re
+from typing import Final
+
+_DATA_URI: Final = re.compile(r"\s*data:[^,]*;base64,", re.IGNORECASE)
+_PREFIX_CHARACTERS: Final = 256
+# URL-safe digits, and the ends of wrapped lines.
+_PLAIN: Final = {ord("-"): "+", ord("_"): "/"} | dict.fromkeys(map(ord, " \t\r\n"))
+# A multiple of four: each piece is base64 of its own.
+PIECE_CHARACTERS: Final = 256 * 1024
+
+
+def is_data_uri(text: str) -> bool:
+    """Returns whether a text is a data: URI with base64, whatever type it says."""
+    return _DATA_URI.match(text[:_PREFIX_CHARACTERS]) is not None
+
+
+def picture_bytes(text: str) -> bytes:
+    """Returns the bytes of base64 or a data: URI; raises ValueError.
+
+    Digits may be URL-safe, and wrapped, and padding may be missing. They are decoded in pieces,
+    because other threads, such as an event loop, wait for each.
+    """
+    found = _DATA_URI.match(text[:_PREFIX_CHARACTERS])
+    decoded, left = bytearray(), ""
+    digits = text.rstrip("= \t\r\n")
+    for place in range(found.end() if found else 0, len(digits), PIECE_CHARACTERS):
+        piece = left + digits[place : place + PIECE_CHARACTERS].translate(_PLAIN)
+        if "=" in piece:
+            raise ValueError("padding is at the end alone")
+        end = len(piece) - len(piece) % 4
+        decoded += base64.b64decode(piece[:end], validate=True)
+        left = piece[end:]
+    return bytes(decoded + base64.b64decode(left + "=" * (-len(left) % 4), validate=True))
