@@ -15,6 +15,7 @@ from gateway_svc.openapi import CONTENT, TEXT, Schema, closed_object, fields
 from gateway_svc.rest.content_json import content_of, text_of
 from gateway_svc.upstream import method_named
 from tandem.chassis.telemetry.request_id import current_request_id
+from tandem.contract.content import readable_start
 from tandem.contract.search.documents import SCORED_WIRE, ScoredDocuments
 from tandem.errors import TextEmpty
 from tandem.v1 import content_pb2
@@ -141,7 +142,12 @@ def _count(members: dict[str, Any], document_count: int) -> int:
 def _add_pairs(request: pb.ScoreDocumentsRequest, query: object, documents: list[Any]) -> None:
     request.query.CopyFrom(_content(query, "query"))
     for number, each in enumerate(documents):
-        request.documents.append(_document(each, f"documents[{number}]"))
+        document = _document(each, f"documents[{number}]")
+        if request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE and (
+            text := document.content.text
+        ):
+            document.content.text = readable_start(text)
+        request.documents.append(document)
 
 
 def _content(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)

@@ -16,7 +16,7 @@ from tandem.client.arguments import (
 )
 from tandem.client.search_options import checked_options, takes_options
 from tandem.client.sendable import NewContent, check_sendable, checked_content
-from tandem.contract.content import Modality, TruncationPolicy
+from tandem.contract.content import Modality, TruncationPolicy, readable_start
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.search.documents import Document, DocumentQuery
 from tandem.contract.search.query import (
@@ -153,13 +153,15 @@ def document_query(
     remedy = "send a list of texts, images and StoredItems"
     return DocumentQuery(
         checked_content(query, "the query"),
-        [_document(each) for each in checked_elements("documents", documents, remedy)],
+        [_document(each, policy) for each in checked_elements("documents", documents, remedy)],
         check_index_id(index_id) if index_id else "",
         policy,
     )
 
 
-def _document(document: NewDocument) -> Document:
+def _document(document: NewDocument, policy: TruncationPolicy) -> Document:
     if isinstance(document, StoredItem):
         return StoredItem(check_item_id(document.item_id))
+    if isinstance(document, str) and policy is TruncationPolicy.TRUNCATE:
+        document = readable_start(document)
     return checked_content(document, "a document")

@@ -45,6 +45,14 @@ class ImageContent:
 Content = TextContent | ImageContent | RegionContent
 
 
+def readable_start(text: str) -> str:
+    """Returns of a text that is to be truncated what may be sent: no model reads more of it."""
+    encoded = text.encode(errors="surrogatepass")
+    if len(encoded) <= MAX_LONG_TEXT_BYTES:
+        return text
+    return encoded[:MAX_LONG_TEXT_BYTES].decode(errors="ignore")
+
+
 def content_bytes(content: Content) -> bytes:
     """Returns what stores keep and digests read of a content, in one piece."""
     match content:

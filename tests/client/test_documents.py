@@ -13,6 +13,7 @@ from tandem.errors import (
     ItemIdInvalid,
     ItemNotFound,
     RequestMalformed,
+    TextTooLong,
     Uncalibrated,
 )
 from tandem.v1 import content_pb2, content_service_pb2, error_reason_pb2
@@ -46,6 +47,15 @@ def test_unsendable_values_are_refused_by_name() -> None:
         request_of("a", [StoredItem("")], "pets", TruncationPolicy.ERROR)
     with pytest.raises(RequestMalformed, match="a document"):
         request_of("a", ["\ud83d"], "", TruncationPolicy.ERROR)
+
+
+def test_of_a_text_that_may_be_cut_no_more_is_sent_than_a_model_reads() -> None:
+    """So that one long passage does not refuse the others."""
+    request = request_of("a", ["é" * 100_000, "b"], "", TruncationPolicy.TRUNCATE)
+    assert request.documents[0].content.text == "é" * 65_536
+
+    with pytest.raises(TextTooLong):
+        request_of("a", ["é" * 100_000], "", TruncationPolicy.ERROR)
 
 
 def test_a_missing_score_is_none_and_zero_is_zero() -> None:

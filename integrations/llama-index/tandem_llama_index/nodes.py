@@ -30,11 +30,20 @@ def found_nodes(result: SearchResult) -> list[NodeWithScore]:
     ]
 
 
-def scorable(node: BaseNode) -> str | StoredItem:
-    """Returns what is scored of a node: the stored image that it stands for, or its text."""
+def scorable(node: BaseNode) -> str | bytes | StoredItem:
+    """Returns what is scored of a node: the stored image that it stands for, its text or picture.
+
+    A picture that a node has by its URL alone is not fetched.
+    """
     if node.metadata.get("modality") == "image" and node.metadata.get("item_id"):
         return StoredItem(node.metadata["item_id"])
-    return node.get_content()
+    text = node.get_content()
+    if not text and isinstance(node, ImageNode):
+        if node.image:
+            return base64.b64decode(node.image)
+        if node.image_path:
+            return Path(node.image_path).read_bytes()
+    return text
 
 
 def _node(item: FoundItem, result: SearchResult) -> TextNode:

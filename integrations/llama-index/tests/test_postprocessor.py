@@ -1,11 +1,13 @@
 """The postprocessor next to the SDK's answers."""
 
+import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core.schema import ImageNode, NodeWithScore, TextNode
 
-from tandem.client import Access, Client, StoredItem
+from tandem.client import Access, Client, ImageContent, StoredItem
 from tandem.errors import Unauthenticated
 from tandem_llama_index import TandemRerank
 
@@ -66,6 +68,28 @@ def test_texts_and_images_rank_by_probability_and_missing_items_last(
     assert [each.node.node_id for each in top] == names[:2]
     with pytest.raises(ValueError, match="greater than or equal to 0"):
         TandemRerank(index_id="scenes", top_n=-1)
+
+
+def test_pictures_of_other_retrievers_are_scored_as_stored_ones(
+    rerank: TandemRerank, sdk: Client, caption: str, system: dict[str, Any], tmp_path: Path
+) -> None:
+    """In base64 or as a file; no URL is fetched."""
+    [item] = sdk.fetch_items([next(iter(system["captions"]))], index_id="scenes")
+    assert isinstance(item.content, ImageContent)
+    (tmp_path / "a.png").write_bytes(item.content.image_bytes)
+    encoded = base64.b64encode(item.content.image_bytes).decode()
+    nodes = [
+        ImageNode(id_="url", image_url="http://127.0.0.1:9/a.png"),
+        ImageNode(id_="file", image_path=str(tmp_path / "a.png")),
+        ImageNode(id_="base64", image=encoded),
+    ]
+    ordered = rerank.postprocess_nodes(
+        [*(NodeWithScore(node=each) for each in nodes), stored(item.item_id)], query_str=caption
+    )
+
+    *pictures, last = [each.score for each in ordered]
+    assert pictures == pytest.approx([pictures[0]] * 3)
+    assert (ordered[3].node.node_id, last) == ("url", None)
 
 
 def test_long_texts_are_cut_unless_they_are_to_be_refused(

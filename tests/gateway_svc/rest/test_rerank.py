@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tandem.contract.content import MAX_LONG_TEXT_BYTES
 from tandem.v1 import content_pb2
 from tests.support.gateway_svc.running import gateway
 
@@ -75,6 +76,8 @@ async def test_what_was_cut_or_empty_is_said_and_scores_fall() -> None:
         response = await served.client.post(
             "/rerank", json=asked | {"max_tokens_per_doc": 60, "further": None}
         )
+        await served.client.post("/rerank", json={"query": "q", "documents": ["x" * 200_000]})
+        cut = served.service.requests[-1].documents[0].content.text
         refused = await served.client.post(
             "/rerank", json={"query": "q", "documents": [DATA, "unlike"]}
         )
@@ -85,6 +88,7 @@ async def test_what_was_cut_or_empty_is_said_and_scores_fall() -> None:
             "/rerank", json={"query": "q", "documents": ["a"], "truncate": False}
         )
 
+    assert len(cut) == MAX_LONG_TEXT_BYTES
     answer = response.json()
     results = answer["results"]
     assert [each["index"] for each in results] == [2, 1, 0]
