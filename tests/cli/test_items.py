@@ -28,11 +28,11 @@ def test_items_are_listed_changed_and_removed_by_selections() -> None:
 
         dry = run(fake, "set", "price=19.5", "--index", "i", "--prefix", "2022/", "--dry-run")
         assert dry.stdout == f"i: 2 items would be changed\n  {', '.join(IDS[:2])}\n"
-        values = ("price=19.5", "n=3", "new=true", "tag=a", "tag=b", 'sku="007"')
+        values = ("price=19.5", "n=3", "new=true", "tag=a", "tag=b", 'sku="7"', "zip=01067", 'a=9"')
         changed = run(fake, "set", *values, "--unset", "old", "--index", "i", "--glob", "*/Rome/*")
         assert changed.stdout == "i: 2 items changed\n"
         listed = run(fake, "index", "items", "i", "--where", "price > 19", "--attributes")
-        shown = "n=3 new=True price=19.5 sku=007 tag=('a', 'b')"
+        shown = "a=9\" n=3 new=True price=19.5 sku=7 tag=('a', 'b') zip=01067"
         assert listed.stdout == "".join(f"{each}  {shown}\n" for each in IDS[:2])
 
         missing = run(fake, "set", "n=4", "--index", "i", "--item", IDS[2], "--item", "gone")

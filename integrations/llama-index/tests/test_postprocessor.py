@@ -88,7 +88,7 @@ def test_pictures_of_other_retrievers_are_scored_as_stored_ones(
     )
 
     *pictures, last = [each.score for each in ordered]
-    assert pictures == pytest.approx([pictures[0]] * 3)
+    assert pictures == pytest.approx([pictures[0]] * 3, abs=1e-4)
     assert (ordered[3].node.node_id, last) == ("url", None)
 
 

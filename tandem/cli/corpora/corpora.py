@@ -224,6 +224,8 @@ def _what_to_write(path: Path) -> str:
     if is_picture(path):
         return f"it is one picture: give the folder that it lies in, {path.parent}; "
     kind = _KINDS.get(path.suffix.lower())
+    if kind == "list":
+        return f"write table:{path}, or list:{path} for captions without names of columns; "
     return f"write {kind}:{path}; " if kind else ""
 
 

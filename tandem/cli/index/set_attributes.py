@@ -24,6 +24,7 @@ from tandem.corpus.readable_records import OnError, SkippedRecords
 from tandem.corpus.readers.record_stream import RecordStream
 from tandem.corpus.readers.splits import EVERY_SPLIT
 from tandem.corpus.readers.table import TABLES
+from tandem.corpus.readers.text_tables import cell_value
 
 _SHOWN_COUNT = 10
 
@@ -49,7 +50,7 @@ def set_attributes(
 
     Nothing is encoded. Attributes that are not named, or that the table has no value for, stay, and
     so do a picture's captions, which are items of their own. A value is a number, true, false or a
-    text; a name that is given twice gets a list of texts.
+    text, as 01067 and "5" are; a name that is given twice gets a list of texts.
     """
     selection = selection_of(prefix, glob, where)
     is_table = len(values or ()) == 1 and is_table_corpus((values or [""])[0])
@@ -106,20 +107,13 @@ def _attributes(values: Sequence[str], unset: Sequence[str]) -> dict[str, Any]:
         name, separator, text = each.partition("=")
         if not separator:
             is_file = each.lower().endswith(TABLES)
-            why = "there is no such file" if is_file else "neither like price=19.9 nor a table"
+            missing = "there is no such file, or write table:FILE"
+            why = missing if is_file else "neither like price=19.9 nor a table"
             raise typer.BadParameter(f"{each!r}: {why}")
         old = found.get(name)
         if old is None:
-            found[name] = _value(text)
+            is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
+            found[name] = text[1:-1] if is_quoted else cell_value(text)
         else:
             found[name] = [*(old if isinstance(old, list) else [str(old)]), text]
     return found
-
-
-def _value(text: str) -> object:
-    for kind in (int, float, {"true": True, "false": False}.__getitem__):
-        try:
-            return kind(text)
-        except (ValueError, LookupError):
-            pass
-    return text.removeprefix('"').removesuffix('"')

@@ -3,6 +3,7 @@
 Needs the extra `parquet`: importing this module without it raises ExtraMissing.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,6 +113,8 @@ class ParquetTable(Table):
                 self._schema = parquet.schema_arrow
                 self.row_count = parquet.metadata.num_rows
                 self.columns = dict.fromkeys(self._schema.names)
+                if twice := sorted(n for n, c in Counter(self._schema.names).items() if c > 1):
+                    raise CorpusMalformed(f"{file} has two columns {twice[0]!r}; rename one")
                 if split_column in self.columns and _is_read(self._schema.field(split_column).type):
                     for batch in parquet.iter_batches(columns=[split_column]):
                         self.splits |= {each or "" for each in batch.column(0).unique().to_pylist()}
@@ -124,7 +127,7 @@ class ParquetTable(Table):
         read = [each.name for each in self._schema if _is_read(each.type) or each.name == "id"]
         read = [name for name in read if only is None or name in only]
         is_image = image in self.columns and image not in read
-        for name in self.columns:
+        for name in self._schema.names:
             if only is None and name not in (*read, image):
                 why = f"{self._schema.field(name).type}, of which no attribute is"
                 self.left_out.column_counts[f"{file}: {name}: {why}"] += self.row_count
@@ -174,18 +177,26 @@ class ParquetTable(Table):
             yield from (dict(zip(read, row, strict=True)) for row in zip(*columns, strict=True))
 
     def _cells(self, name: str, column: pa.Array) -> list[Any]:
-        """Returns a column's cells; None for all if Python has no value for one."""
+        """Returns a column's cells; None for one that Python has no value for."""
         kind = column.type
         if pa.types.is_float32(kind):  # by its own digits: 19.99, not 19.989999771118164
             column = column.cast(pa.string()).cast(pa.float64())
         elif pa.types.is_timestamp(kind):
             column = column.cast(pa.timestamp("us", kind.tz and "UTC"), safe=False)
+        elif pa.types.is_time64(kind):
+            column = column.cast(pa.time64("us"), safe=False)
         try:
-            cells: list[Any] = column.to_pylist()
-        except (ValueError, OverflowError) as error:
-            self.left_out.column_counts[f"{self.shard.path}: {name}: {error}"] += len(column)
-            return [None] * len(column)
-        return cells
+            return list(column.to_pylist())
+        except (ValueError, OverflowError):
+            return [self._cell(name, each) for each in column]
+
+    def _cell(self, name: str, cell: pa.Scalar) -> object:
+        try:
+            return cell.as_py()
+        except (ValueError, OverflowError):
+            why = f"a {cell.type} that Python does not read"
+            self.left_out.column_counts[f"{self.shard.path}: {name}: {why}"] += 1
+            return None
 
 
 def _is_empty(cell: object) -> bool:

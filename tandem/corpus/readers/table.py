@@ -7,7 +7,7 @@
     split                optional, if there are names of splits in it; otherwise the file's name
                          gives it (shards.py)
     language or lang     optional: a text
-    any other            an attribute
+    any other            an attribute, as is a column in the names of folders: color=red
 
 A row without a picture is the text itself.
 """
@@ -212,6 +212,7 @@ class Reader:
     ) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
         """Yields id, number, place and cells of each row that is meant."""
         for number, place, row in self.table.rows(image, only):
+            row.update(self.table.partitions)
             if self.row_split not in (None, row.get(self._by) or WHOLE_SPLIT):
                 continue
             try:
@@ -296,6 +297,9 @@ class Reader:
                 names[name] = column
                 if name != column:
                     self.table.left_out.note(f"the column {column!r} is the attribute {name}")
+        for name, column in names.items():
+            if (odd := self.table.odd_cells.get(column)) is not None:
+                self.table.left_out.note(f"{name} is a text in every row, as {odd[:40]!r} is one")
         return ((column, name) for name, column in names.items())
 
     def _leave_out(self, column: str, why: str, count: int = 1) -> None:

@@ -8,16 +8,17 @@ import json
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final
+from urllib.parse import unquote
 
 from tandem.contract.filtering.attributes import AttributeValue
 from tandem.contract.filtering.plain_values import plain_value
 from tandem.corpus.errors import CorpusMalformed
 from tandem.corpus.left_out import LeftOut
-from tandem.corpus.readers.caption_text import decoded, numbered_lines
+from tandem.corpus.readers.caption_text import LANGUAGE_FIELD, decoded, numbered_lines
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES
 from tandem.corpus.readers.plain_file import open_plain_file
 from tandem.corpus.readers.shards import ShardFile
@@ -28,6 +29,9 @@ Row = tuple[int, str, dict[str, Any]]
 MAX_ROW_BYTES: Final = 2 * MAX_READ_BYTES
 """A row may have a picture in base64."""
 _MAX_SPLIT_COUNT: Final = 32
+_NUMBERS: Final = {"integer", "real", "dotted", "comma"}
+# What Hive, Spark and pyarrow write for none.
+_NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DELIMITERS: Final = ",;\t|"
 _BROKEN: Final = (csv.Error, EOFError, OSError, zlib.error)
@@ -35,7 +39,7 @@ _CELL: Final = re.compile(
     r"""\s*(?:(?P<missing>|nan|n/a|na|null|none)
     | (?P<integer>-?(?:0|[1-9]\d{0,18}))
     | (?P<dotted>-?[1-9]\d{0,2}\.\d{3})
-    | (?P<real>-?(?:0|[1-9]\d*)?\.\d+(?:e[+-]\d+)?|-?\d+e[+-]\d+)
+    | (?P<real>-?(?:0|[1-9]\d*)?\.\d+(?:e[+-]\d+)?|-?\d+e[+-]\d+|-?inf)
     | (?P<comma>-?(?:0|[1-9]\d*|[1-9]\d{0,2}(?:\.\d{3})+),\d+)
     | (?P<flag>true|false))\s*""",
     re.VERBOSE | re.IGNORECASE,
@@ -51,6 +55,11 @@ _OF_KINDS: Final[list[tuple[set[str], Callable[[str], AttributeValue]]]] = [
 class Table:
     """A file of rows. Opening it reads it once, to learn what columns it has."""
 
+    partitions: Mapping[str, AttributeValue | None] = {}
+    """Columns of which the names of the file's folders have the cell."""
+    odd_cells: Mapping[str, str] = {}
+    """Of a column that has numbers, the first cell that is not one."""
+
     def __init__(self, shard: ShardFile, split_column: str, left_out: LeftOut) -> None:
         """Raises CorpusMalformed for a file that is no such table."""
         self.shard = shard
@@ -63,6 +72,13 @@ class Table:
         for each in self.left_out.notes:
             left_out.note(each)
         self.left_out = left_out
+        own = {*self.columns, "split", LANGUAGE_FIELD}
+        self.partitions = {
+            name: None if value == _NO_PARTITION else cell_value(unquote(value))
+            for name, value in shard.partitions.items()
+            if name not in own
+        }
+        self.columns |= dict.fromkeys(self.partitions)
 
     def rows(self, _image: str = "", _only: Collection[str] | None = None) -> Iterator[Row]:
         """Yields the rows, with `_image` as the column of pictures; leaves out unreadable ones.
@@ -102,6 +118,7 @@ class CsvTable(Table):
         csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_BYTES))
         for self._encoding in ("utf-8-sig", "cp1252"):
             self.row_count, self._kinds = 0, defaultdict[str, set[str]](set)
+            self.odd_cells: dict[str, str] = {}
             try:
                 super().scan(split_column)
                 break
@@ -111,29 +128,29 @@ class CsvTable(Table):
                 self.left_out.note(f"{self.shard.path} is not UTF-8: it is read as Windows-1252")
         # "1.234" is a number of thousands in a file that has "19,99".
         dotted = "comma" if any("comma" in found for found in self._kinds.values()) else "real"
-        self._readers: dict[str, Callable[[str], AttributeValue]] = {}
-        for name, found in self._kinds.items():
-            kinds = {dotted if kind == "dotted" else kind for kind in found - {"missing"}}
-            fitting = (read for of, read in _OF_KINDS if kinds and kinds <= of)
-            self._readers[name] = next(fitting, str)
+        self._readers = {
+            name: _reader_of({dotted if kind == "dotted" else kind for kind in found})
+            for name, found in self._kinds.items()
+        }
 
     def learn(self, name: str, cell: Any) -> None:  # noqa: ANN401
         """Learns from a cell."""
         found = self._kinds[name]
         if cell is None or "text" in found:
             return
-        match = _CELL.fullmatch(cell)
-        kind = (match and match.lastgroup) or "text"
+        kind = _kind(cell)
         # Between commas, "1,234" may be a number of thousands.
-        if (kind == "comma" and self._delimiter == ",") or (
-            kind == "integer" and not -(2**63) <= int(cell) < 2**63
-        ):
+        if kind == "comma" and self._delimiter == ",":
             kind = "text"
+        if kind == "text" and found & _NUMBERS:
+            self.odd_cells[name] = cell
         found.add(kind)
 
     def value(self, column: str, cell: Any) -> AttributeValue | None:  # noqa: ANN401
         """Returns a cell as what its column is of."""
-        read = self._readers.get(column, str)
+        read = self._readers.get(column)
+        if read is None:  # of the names of folders
+            return super().value(column, cell)
         match = None if read is str else _CELL.fullmatch(cell)
         return None if match and match["missing"] is not None else read(cell)
 
@@ -149,13 +166,13 @@ class CsvTable(Table):
                 # Excel's own line, which is no row.
                 is_said = first.lower().startswith("sep=")
                 self._delimiter = first[4:5] if is_said else _delimiter(first)
-                lines = chain(
-                    [] if is_said else [first], iter(partial(text.readline, MAX_ROW_BYTES), "")
-                )
+                read = iter(partial(text.readline, MAX_ROW_BYTES), "")
+                lines = chain([] if is_said else [first], read, ["\n"])
                 reader = csv.reader(lines, delimiter=self._delimiter)
                 names = _named(next(reader, []))
-                for number, cells in enumerate(filter(any, reader)):
-                    place = f"{path}: line {reader.line_num + is_said}"
+                self.columns |= dict.fromkeys(names)
+                for number, (line, cells) in enumerate(_whole_rows(reader)):
+                    place = f"{path}: line {line + is_said}"
                     if len(cells) > len(names):
                         there = f"{place} has {len(cells)} cells, and the first row {len(names)}"
                         self.left_out.refuse(CorpusMalformed(f"{there}; correct it"))
@@ -185,6 +202,41 @@ class JsonLinesTable(Table):
                 self.left_out.refuse(CorpusMalformed(f"{place} is not JSON ({error}); correct it"))
             else:
                 yield count, place, row
+
+
+def cell_value(cell: str) -> AttributeValue:
+    """Returns a cell as what it is alone, without a column: a number, a flag or a text."""
+    kind = _kind(cell)
+    return _reader_of({"real" if kind == "dotted" else kind} - {"comma"})(cell)
+
+
+def _kind(cell: str) -> str:
+    match = _CELL.fullmatch(cell)
+    kind = (match and match.lastgroup) or "text"
+    is_long = kind == "integer" and not -(2**63) <= int(cell) < 2**63
+    return "text" if is_long else kind
+
+
+def _reader_of(kinds: set[str]) -> Callable[[str], AttributeValue]:
+    """Returns what reads the cells of a column that has such cells."""
+    there = kinds - {"missing"}
+    return next((read for of, read in _OF_KINDS if there and there <= of), str)
+
+
+def _whole_rows(reader: Any) -> Iterator[tuple[int, list[str]]]:  # noqa: ANN401 (csv's own)
+    """Yields the rows that are not blank, with the numbers of their last lines.
+
+    The last line must be a blank one: a quotation mark that is never closed takes in all lines to
+    the end, and csv.Error is raised.
+    """
+    row: list[str] = []
+    before = number = reader.line_num
+    for cells in reader:
+        if any(row):
+            yield number, row
+        before, number, row = number, reader.line_num, cells
+    if row:
+        raise csv.Error(f"a quotation mark after line {before} is never closed")
 
 
 def _delimiter(line: str) -> str:

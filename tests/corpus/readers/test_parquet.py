@@ -327,3 +327,32 @@ def test_a_folder_may_say_the_language(tmp_path: Path) -> None:
     said = [caption.caption_id for record in read(tmp_path) for caption in record.captions]
 
     assert [each.partition("#")[2] for each in said] == [*["de-0"] * 3, "cs-0", "fr-0", "fr-0"]
+
+
+def test_a_cell_that_python_cannot_hold_is_left_out_alone(tmp_path: Path) -> None:
+    """Be it a day in the year 36812, or a text that is not UTF-8."""
+    texts = pa.Array.from_buffers(pa.binary(), 3, pa.array([b"a", b"\xff", b"c"]).buffers())
+    table = pa.table(
+        {
+            "caption": texts.cast(pa.string(), safe=False),
+            "day": pa.array([0, 2**40, 1], pa.timestamp("s")),
+            "time": pa.array([1, 3_600_000_000_001, None], pa.time64("ns")),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    left_out = LeftOut(goes_on=True)
+
+    first, second, third = read_table(tmp_path / "a.parquet", "test", left_out=left_out)
+
+    assert (first.text, second.text, third.text) == ("a", None, "c")
+    assert [each.attributes.get("time") for each in (first, second)] == ["00:00:00", "01:00:00"]
+    assert third.attributes == {"day": "1970-01-01T00:00:01"}
+    assert sorted(left_out.column_counts.values()) == [1, 1]
+
+
+def test_two_columns_of_one_name_are_refused_by_name(tmp_path: Path) -> None:
+    cells = [pa.array(["x"])] * 3
+    pq.write_table(pa.Table.from_arrays(cells, ["text", "a", "a"]), tmp_path / "a.parquet")
+
+    with pytest.raises(CorpusMalformed, match="has two columns 'a'; rename one"):
+        read(tmp_path / "a.parquet")

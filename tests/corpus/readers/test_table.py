@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tandem.corpus.errors import CorpusMalformed, PictureFileMissing, PictureIsUrl, PictureMissing
+from tandem.corpus.errors import (
+    CorpusMalformed,
+    NothingRead,
+    PictureFileMissing,
+    PictureIsUrl,
+    PictureMissing,
+)
 from tandem.corpus.left_out import FileFault, LeftOut, ReaderFault
 from tandem.corpus.readers.table import read_table
 from tandem.corpus.records import Record
@@ -246,3 +252,57 @@ def test_parquet_has_types_of_its_own(tmp_path: Path) -> None:
     pq.write_table(table.drop_columns(["image", "large", "far", "blob"]), path)
     assert len(list(read_table(path, "test", left_out=(texts := LeftOut())))) == 3
     assert {key.split(": ")[1] for key in texts.column_counts} == {"vector", "struct"}
+
+
+def test_a_quotation_mark_that_is_never_closed_takes_in_no_rows_unsaid(tmp_path: Path) -> None:
+    table = 'id,text\r\n1,"a\r\ncup"\r\n\r\n2,"a jug\r\n3,a pot\r\n'
+
+    with pytest.raises(CorpusMalformed, match="a quotation mark after line 4 is never closed"):
+        records(tmp_path / "a.csv", table, LeftOut())
+    for end in ("", "\n", "\n\n"):
+        whole = f'id,text\n1,a\n2,"b{end}"{end}'
+        assert len(records(tmp_path / "b.csv", whole, LeftOut())) == 2
+
+
+def test_names_of_folders_are_columns(tmp_path: Path) -> None:
+    """As Hive, Spark and pyarrow write them, of tables of each kind; the table's own come first."""
+    rows = {"a.csv": "id,text,n\n1,x,7\n", "b.jsonl": '{"id": 2, "text": "y"}\n'}
+    for name, content in rows.items():
+        folder = (
+            tmp_path
+            / "color=dark%20red"
+            / "n=025"
+            / "year=2026"
+            / "none=__HIVE_DEFAULT_PARTITION__"
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    pq.write_table(pa.table({"id": [3], "text": ["z"]}), folder / "c.parquet")
+
+    found = by_id(list(read_table(tmp_path, "test")))
+
+    shared = {"color": "dark red", "year": 2026}
+    assert found == {
+        "1": {**shared, "n": 7},
+        "2": {**shared, "n": "025"},
+        "3": {**shared, "n": "025"},
+    }
+    [first, *_] = read_table(tmp_path, "test", columns={"Farbe": "color"})
+    assert first.attributes["Farbe"] == "dark red"
+
+
+def test_what_makes_a_column_of_texts_is_said(tmp_path: Path) -> None:
+    """Infinity does not: it is left out alone, as in the other tables."""
+    left_out = LeftOut()
+    table = "id,text,price,size\n1,1,9.5,inf\n2,b,on request,3\n3,c,,-inf\n"
+
+    found = by_id(records(tmp_path / "a.csv", table, left_out))
+
+    assert found == {"1": {"price": "9.5"}, "2": {"price": "on request", "size": 3.0}, "3": {}}
+    assert left_out.notes == ["price is a text in every row, as 'on request' is one"]
+    assert left_out.column_counts == {
+        f"{tmp_path / 'a.csv'}: size: size is inf": 1,
+        f"{tmp_path / 'a.csv'}: size: size is -inf": 1,
+    }
+    with pytest.raises(NothingRead):
+        records(tmp_path / "b.csv", "sku,price\n", LeftOut(), id="sku")
