@@ -42,7 +42,7 @@ def test_another_figure_is_another_page_and_another_verdict() -> None:
     [row] = [row for row in changed["papers"]["leaprr"]["rows"] if row.get("expects") == "above"][
         :1
     ]
-    row["measured"][1]["seeds"] = 1
+    row["measured"][2]["seeds"] = 1
 
     before, after = rendered(record), rendered(changed)
 
