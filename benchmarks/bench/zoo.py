@@ -108,11 +108,6 @@ class Bench:
     test: ImageTextBatch
 
 
-def bench_of_pictures(recipe: ZooRecipe, train: PicturePart, test: PicturePart) -> Bench:
-    """Returns the same over another corpus."""
-    return Bench(*pictures_of(recipe, train, test, default_checkpoint()))
-
-
 def families_of(split: Any, count: int) -> list[tuple[Scene, ...]]:  # noqa: ANN401
     """Returns the first families of a split."""
     return list(islice(scene_families(split, DATA_SEED), count))
@@ -362,10 +357,11 @@ def main() -> None:
             recipe = of_pictures(recipe, arguments.image_size)
         if arguments.image_source == "patches":
             recipe = over_patches(recipe)
-        if is_of_scenes:
-            bench = bench or bench_of(recipe, arguments.test_families, arguments.val_families)
-        else:
-            bench = bench or bench_of_pictures(recipe, *_parts(arguments))
+        bench = bench or (
+            bench_of(recipe, arguments.test_families, arguments.val_families)
+            if is_of_scenes
+            else Bench(*pictures_of(recipe, *_parts(arguments), default_checkpoint()))
+        )
         run = measured(name, bench, recipe)
         print(run, flush=True)
         with arguments.runs.open("a") as file:
