@@ -1,7 +1,5 @@
 """Peers of the benchmarks, each installed into an environment of its own and run as a script."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -47,7 +45,7 @@ def measure_peer(
     log_path = folder / "run.log"
     log_path.unlink(missing_ok=True)
     try:
-        python = environment(folder / "environment", PEERS[name], folder / "install.log")
+        python = _environment(folder / "environment", PEERS[name], folder / "install.log")
         with log_path.open("wb") as log:
             ran = subprocess.run(
                 [
@@ -59,7 +57,7 @@ def measure_peer(
                 ],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=own_environ(),
+                env=_own_environ(),
                 timeout=_RUN_SECONDS,
                 check=True,
             )
@@ -72,7 +70,7 @@ def measure_peer(
         shutil.rmtree(data, ignore_errors=True)
 
 
-def environment(folder: Path, requirements: Sequence[str], log_path: Path) -> Path:
+def _environment(folder: Path, requirements: Sequence[str], log_path: Path) -> Path:
     """Returns the Python of an environment that has the requirements, made where it is not yet."""
     python = folder / "bin" / "python"
     done = folder / "installed"
@@ -90,7 +88,7 @@ def environment(folder: Path, requirements: Sequence[str], log_path: Path) -> Pa
     return python
 
 
-def own_environ() -> dict[str, str]:
+def _own_environ() -> dict[str, str]:
     """Returns the environment without what would put our packages before the peer's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return kept | {"ANONYMIZED_TELEMETRY": "False", "LANCE_LOG": "error"}

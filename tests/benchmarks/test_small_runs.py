@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[2]
         "gpu --device cpu --models default --items 200 --gallery 24 --held 48 --queries 2 "
         "--batches 1,2 --pairs 2,4 --triton --strict",
         "index --quick --with-image-tokens --work WORK",
-        "ingest --pictures 64 --batches 1,2 --rounds 1",
         "neighbour_stage --size 4000 --queries 2 --pools 64 --faiss-type IVF16,SQ8 --nprobe 4",
         "overload --scenes 40 --seconds 3 --step-seconds 2",
         "overload --door http --scenes 40 --seconds 3 --step-seconds 2",
@@ -38,7 +37,6 @@ ROOT = Path(__file__).parents[2]
         "train_grid --work WORK --base tiny --seeds 1 --runs joint,bi_encoder,"
         "cross_encoder_after_be,joint_on_emoji,sep_on_emoji --questions "
         "scenes,every_pair,unseen_style,unseen_concepts",
-        "training --repeats 1 --intervals 1",
     ],
 )
 def test_it_runs_to_its_end(command: str, tmp_path: Path) -> None:
@@ -61,7 +59,6 @@ def test_none_is_forgotten() -> None:
     """A benchmark is run here, or has a test of its own, or is named below with its reason."""
     elsewhere = {
         "engines",  # needs a server of an engine
-        "infinity",  # makes an environment of a peer's, minutes of downloads
         "item_changes",  # needs a running system, and takes minutes
         "ray",  # needs the environment of integrations/ray
     }
