@@ -8,8 +8,6 @@ The search is one of `tandem.Engine` over random weights; a profile function not
 runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -4,8 +4,6 @@ uvicorn limits the time between two requests and nothing else: half a request li
 that the client does not read, would hold a connection for ever.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time
@@ -35,7 +33,7 @@ class ConnectionLimits:
     max_count_by_host: int
     head_seconds: float
     idle_seconds: float
-    open: Crowd[LimitedConnection] = field(init=False)
+    open: "Crowd[LimitedConnection]" = field(init=False)
     """Those that wait for a request go first, the one that has waited longest."""
 
     def __post_init__(self) -> None:

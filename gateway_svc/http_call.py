@@ -8,8 +8,6 @@ paths:
         return await call.answered(pb.ListIndexesRequest())
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -62,7 +60,7 @@ class HttpCall:
     body: bytes
     context: CallContext
     outcome: Outcome
-    operation: Operation
+    operation: "Operation"
     upstream: Upstream
 
     def query(self) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Puts rerank_svc together."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import (
@@ -205,7 +203,7 @@ async def _neighbour_model(
 @asynccontextmanager
 async def _remote(
     settings: RerankSettings, candidates: CandidateStore, turns: CallerTurns
-) -> AsyncIterator[HttpReranker]:
+) -> "AsyncIterator[HttpReranker]":
     # Here, because the HTTP client is an extra that only a remote cross-encoder needs.
     try:
         from rerank_svc.remote_start import remote_reranker

@@ -11,8 +11,6 @@ what its file takes; and the second generation's growth as a multiple of its enc
 `--generations 1` it runs with an earlier release too, to compare what an ingest costs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -10,8 +10,6 @@ milliseconds after the search that they served. `taskset -c 0` gives both a sing
 off. Both sides have the C library's allocator as the engine sets it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

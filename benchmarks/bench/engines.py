@@ -10,8 +10,6 @@ JSON: durable items a second; search times, rates by sixteen callers, CPU a sear
 of both; recall under filters of several shares; and what a consistency token costs.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -89,7 +87,7 @@ async def main(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
 
 
 async def turns(
-    sides: dict[str, Search], queries_QD: np.ndarray, service: Service
+    sides: dict[str, Search], queries_QD: np.ndarray, service: "Service"
 ) -> dict[str, Any]:
     """Returns times by one caller, rates by sixteen, and CPU a search, of turns of both sides."""
     times: dict[str, list[float]] = {name: [] for name in sides}

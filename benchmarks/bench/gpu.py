@@ -14,8 +14,6 @@ through Triton and our backend (triton_side.py). On a CPU, in small, it tells wh
 Shapes: G pictures of a gallery, Q captions, K candidates.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

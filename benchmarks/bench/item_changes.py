@@ -9,8 +9,6 @@ all. Prints rows a second, each in the order of time; nothing is encoded meanwhi
 encoder's metric of the caller's Prometheus tells.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ command again after a driver, and compares the store with one of `Client.ingest`
 encoder_svc alone before and after, with as many batches at once as an ingest has.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import itertools

@@ -1,7 +1,5 @@
 """chromadb: HNSW, in process and behind its own HTTP server, over the same files."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

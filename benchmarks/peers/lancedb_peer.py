@@ -1,7 +1,5 @@
 """lancedb: a table in files, searched in process; IVF_PQ refined by exact comparison, and HNSW."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

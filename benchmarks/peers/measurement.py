@@ -6,8 +6,6 @@ client asks one query after another, from a place of its own in the list of quer
 Shapes: Q queries, d values of an embedding, k nearest items.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing
@@ -61,7 +59,7 @@ class Timing:
     seconds: list[float] = field(default_factory=list)
     wall_seconds: float = 0.0
 
-    def add(self, other: Timing) -> None:
+    def add(self, other: "Timing") -> None:
         """Joins another round's."""
         self.seconds += other.seconds
         self.wall_seconds += other.wall_seconds

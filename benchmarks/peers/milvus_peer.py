@@ -1,7 +1,5 @@
 """Milvus 2.3.5: the real standalone server of its wheel, by IVF_SQ8 and by HNSW."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

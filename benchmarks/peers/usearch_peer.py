@@ -1,7 +1,5 @@
 """usearch: an HNSW graph in process, over float16 copies of the embeddings (its own default)."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ Each stream announces a message of 60 MiB and sends all of it but its last byte,
 control lets it; another takes the place of one that the service ends.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import subprocess

@@ -8,8 +8,6 @@ too, it says nothing. Outcomes are kept, so that another run continues. A fault 
 longer found, or found twice, is named as such.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

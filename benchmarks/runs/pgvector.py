@@ -6,8 +6,6 @@ Needs the server that `make test-engines` installs. index_svc is a process of it
 gRPC. Prints one JSON line after each part. `pgvector_searches` compares searches with raw calls.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

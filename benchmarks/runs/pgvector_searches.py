@@ -8,8 +8,6 @@ own, over gRPC. They take turns. It builds the HNSW indexes after the items are 
 one JSON line after each part, in some minutes.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import shutil

@@ -8,8 +8,6 @@ are held to what that Prometheus has. Prints one JSON line and a report; exits 1
 lacks. About eight minutes. `--folder` keeps the data, for `watch/drawing.py` to draw from.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -12,8 +12,6 @@ drawn alike and are not items.
 Shapes: N items, Q queries, D values, K nearest.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import faiss

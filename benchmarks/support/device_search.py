@@ -6,8 +6,6 @@ Shapes: N items, M items that have image tokens, B texts, K candidates of a text
 R image tokens, D token width, d dimensions of an embedding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

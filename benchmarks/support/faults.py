@@ -1,7 +1,5 @@
 """Lists faults to plant in the search and its services, one at a time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final

@@ -6,8 +6,6 @@ time, or many together as somebody would write it who batches by hand.
 Shapes: N items, B texts, K candidates of a text, T text tokens, R image tokens, D token width.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ are the first 50 places of an 8 x 8 grid: 50 is the paper's number of regions an
 Shapes: B pictures, R image tokens, D token width.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

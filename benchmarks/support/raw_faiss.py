@@ -1,7 +1,5 @@
 """FAISS in this process, by the type and parameters that index_svc uses, with nothing around it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One index_svc as users run it: a process of its own, filled, searched and killed over gRPC."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

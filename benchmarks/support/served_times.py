@@ -4,8 +4,6 @@ Means over the searches between two looks. What a caller waited for and its call
 the way between the two: messages made and read, the network, and threads that had to be woken.
 """
 
-from __future__ import annotations
-
 import os
 import urllib.request
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ It answers IndexService.SearchEmbeddings with what the index alone finds, checks
 nothing: the control for index_svc, which differs from it by all that index_svc is for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

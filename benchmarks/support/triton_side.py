@@ -1,7 +1,5 @@
 """The same pairs through Triton and our backend: what they answer, and what that takes."""
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import time

@@ -5,8 +5,6 @@ on loopback. Triton reads certificates only at start; this process reads them at
 our services do, so a rotation needs no restart and ends no connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -142,7 +140,7 @@ class TlsProxy:
             async with _closing(writer):
                 await _pass_both_ways(caller, _End(reader, writer))
 
-    async def _shake_hands(self, accepted: socket.socket) -> _End:
+    async def _shake_hands(self, accepted: socket.socket) -> "_End":
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Notices a peer that vanished, which gRPC's keepalive cannot do through a proxy.
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,7 +1,5 @@
 """Parses addresses, such as host:port, before anything is called."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ class Address:
     port: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str) -> "Address":
         """Parses `host:port`, `[IPv6]:port` or one of gRPC's own target names.
 
         Raises AddressInvalid, which says what to write instead.

@@ -1,7 +1,5 @@
 """Defines the deadline of a call and of the work that it causes."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time
@@ -30,7 +28,7 @@ class Deadline:
     @classmethod
     def of_call(
         cls,
-        context: grpc.aio.ServicerContext,
+        context: "grpc.aio.ServicerContext",
         *,
         default_seconds: float,
         max_seconds: float = math.inf,
@@ -65,6 +63,6 @@ class Deadline:
         except TimeoutError:
             raise DeadlineExceeded(what=what) from None
 
-    def earlier(self, seconds: float) -> Deadline:
+    def earlier(self, seconds: float) -> "Deadline":
         """Returns the deadline that many seconds before this one."""
         return Deadline(self.end_time - seconds)

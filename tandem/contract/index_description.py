@@ -1,7 +1,5 @@
 """Describes an index on one shard (`tandem.v1.IndexPart`)."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,7 +85,7 @@ class IndexSummary:
     text_count: int
     image_count: int
 
-    def __add__(self, other: IndexSummary) -> IndexSummary:
+    def __add__(self, other: "IndexSummary") -> "IndexSummary":
         """Returns this index with the items of another shard's part of it."""
         return replace(
             self,

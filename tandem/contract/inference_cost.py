@@ -1,7 +1,5 @@
 """Counts the inference that a call caused, and sums it over the services."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
@@ -28,7 +26,7 @@ class InferenceCost:
     """Summed over requests; None if unknown."""
     triton_compute_seconds: float | None = None
 
-    def __add__(self, other: InferenceCost) -> InferenceCost:
+    def __add__(self, other: "InferenceCost") -> "InferenceCost":
         """Sums field by field; a value that both lack stays unknown."""
         sums: dict[str, Any] = {
             each.name: _sum(getattr(self, each.name), getattr(other, each.name))
@@ -36,7 +34,7 @@ class InferenceCost:
         }
         return InferenceCost(**sums)
 
-    def divided(self, sizes: Sequence[int]) -> list[InferenceCost]:
+    def divided(self, sizes: Sequence[int]) -> "list[InferenceCost]":
         """Returns shares in proportion to the sizes; they add up to the whole."""
         whole = sum(sizes) or 1
 

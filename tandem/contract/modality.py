@@ -1,7 +1,5 @@
 """Defines the modalities of contents."""
 
-from __future__ import annotations
-
 import enum
 
 
@@ -12,6 +10,6 @@ class Modality(enum.Enum):
     IMAGE = "image"
 
     @property
-    def other(self) -> Modality:
+    def other(self) -> "Modality":
         """Returns the other modality, which a query of this one finds by default."""
         return Modality.IMAGE if self is Modality.TEXT else Modality.TEXT

@@ -5,8 +5,6 @@
 `to_proto` and `from_proto` of it convert every other field of a Coverage by its name.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -46,7 +44,7 @@ class Field(Generic[Given, Read]):
     name: str = ""
     """The message's; empty if it is the record's."""
 
-    def named(self, name: str) -> Field[Given, Read]:
+    def named(self, name: str) -> "Field[Given, Read]":
         """Returns the same for a field that the message calls so."""
         return replace(self, name=name)
 

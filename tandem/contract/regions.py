@@ -4,8 +4,6 @@ Bytes only, because the SDK has no numpy; tandem.model_io.pictures.region_vector
 numbers.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -55,7 +53,7 @@ class RegionContent:
         *,
         image_width: int,
         image_height: int,
-    ) -> RegionContent:
+    ) -> "RegionContent":
         """Returns the content for rows of numbers, also those of an array.
 
         `features` has a row for each region, `boxes` x1, y1, x2, y2 of each in pixels. They travel
@@ -90,7 +88,7 @@ class RegionContent:
         return header + self.features + self.boxes
 
     @classmethod
-    def unpacked(cls, packed: bytes) -> RegionContent:
+    def unpacked(cls, packed: bytes) -> "RegionContent":
         """Returns the content of `packed()`; raises RegionsInvalid for other bytes."""
         if len(packed) < _HEADER.size:
             raise RegionsInvalid(why="their header is cut short; send all bytes")

@@ -3,8 +3,6 @@
 A value of the wire that is unknown to this version becomes the first of its enum, or DISABLED.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -27,7 +25,7 @@ class SearchStrategy(Enum):
     EXACT_SCAN = pb.SEARCH_STRATEGY_EXACT_SCAN
 
     @classmethod
-    def _missing_(cls, _: object) -> SearchStrategy:
+    def _missing_(cls, _: object) -> "SearchStrategy":
         return cls.UNKNOWN
 
 
@@ -41,7 +39,7 @@ class SearchFallback(Enum):
     TOO_FEW_FOUND = pb.SEARCH_FALLBACK_TOO_FEW_FOUND
 
     @classmethod
-    def _missing_(cls, _: object) -> SearchFallback:
+    def _missing_(cls, _: object) -> "SearchFallback":
         return cls.NONE
 
 
@@ -54,7 +52,7 @@ class KeywordState(Enum):
     BEING_BUILT = pb.KEYWORD_STATE_BEING_BUILT
 
     @classmethod
-    def _missing_(cls, _: object) -> KeywordState:
+    def _missing_(cls, _: object) -> "KeywordState":
         return cls.DISABLED
 
 

@@ -1,7 +1,5 @@
 """Searches and ingests in one process: the services' own work, without ports or processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -58,14 +56,14 @@ class Engine(Client):
 
     def evaluate(
         self,
-        records: Iterable[Record],
+        records: "Iterable[Record]",
         *,
         language: str | None = None,
         captions: int = 1,
         rerank_k: Sequence[int] = (20,),
         query_count: int | None = None,
         concurrency: int = 2,
-    ) -> Report:
+    ) -> "Report":
         """Returns R@k in both directions on records, as `tandem evaluate` measures them.
 
         The records are stored in an index of their own, searched by each other, and removed again.

@@ -4,8 +4,6 @@ An engine is a package in this folder, which is imported only where the settings
 comes with an extra.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,7 +18,7 @@ if TYPE_CHECKING:  # Shards bring index_svc's metrics, which rerank_svc does not
     from tandem.remote.engine_shard import EngineShard
 
 
-def engine_shard(settings: EngineSettings) -> EngineShard | None:
+def engine_shard(settings: EngineSettings) -> "EngineShard | None":
     """Returns the shard in the engine of the settings, None for lmdb; nothing connects yet.
 
     Raises SettingsError for an engine whose client is not installed, and for a URL that it cannot
@@ -60,7 +58,7 @@ def engine_candidates(settings: EngineSettings, fingerprint: str) -> CandidateSt
     return None
 
 
-def _attached_shard(settings: EngineSettings) -> AttachedShard:
+def _attached_shard(settings: EngineSettings) -> "AttachedShard":
     if settings.engine == "milvus":
         from tandem.remote.attached.milvus import AttachedMilvusShard
 

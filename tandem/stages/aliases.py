@@ -4,8 +4,6 @@ Shard 0 has the record as the note "alias/NAME"; the copies on other shards are 
 without a record is the first and only generation of an alias of its own name.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -96,12 +94,12 @@ class AliasRecord(_Kept):
     """Of the note on shard 0; 0 where there is no record."""
 
     @classmethod
-    def of_index(cls, alias: str) -> AliasRecord:
+    def of_index(cls, alias: str) -> "AliasRecord":
         """Returns what holds for an index without a record."""
         return cls(alias, alias, (Generation(alias),))
 
     @classmethod
-    def of_note(cls, note: Note) -> AliasRecord:
+    def of_note(cls, note: Note) -> "AliasRecord":
         """Returns the record that the note holds, with the note's revision.
 
         Raises InternalFault for anything else: no generation is guessed.

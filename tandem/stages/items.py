@@ -1,7 +1,5 @@
 """Defines an item as a shard stores it, how items are read, and what deleting reports."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -58,7 +56,7 @@ class ItemsQuery:
         if self.max_bytes < 0:
             raise RequestMalformed(why=f"max_bytes is {self.max_bytes}")
 
-    def fetched(self, item: ItemRecord) -> FetchedItem:
+    def fetched(self, item: ItemRecord) -> "FetchedItem":
         """Returns what the query asks of an item."""
         return FetchedItem(
             item.content if self.content_included else None,

@@ -1,7 +1,5 @@
 """Defines the notes that a shard keeps, and who may write an index, as its note says."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import ClassVar
@@ -66,7 +64,7 @@ class WriterRule:
     """What the follower noted, JSON."""
 
     @classmethod
-    def of(cls, note: Note | None) -> WriterRule:
+    def of(cls, note: Note | None) -> "WriterRule":
         """Returns the rule that the note holds; callers may write an index without one."""
         return cls(**json.loads(note.value)) if note and note.value else cls()
 

@@ -1,7 +1,5 @@
 """Defines what one shard answers to a query, and makes hits of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -69,7 +67,7 @@ class ShardAnswer:
     """What the query's words found; None if it has none."""
     search_seconds: float = 0.0
 
-    def part(self, start: int, stop: int) -> ShardAnswer:
+    def part(self, start: int, stop: int) -> "ShardAnswer":
         """Returns the answer to some of the query's embeddings."""
         words = self.keyword_found
         return replace(

@@ -4,8 +4,6 @@ What is rightly missing is in the lists below, each with its reason. An entry th
 needed is reported like one that is missing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping

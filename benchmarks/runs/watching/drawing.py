@@ -6,8 +6,6 @@ Times are unix seconds. `watch_run.py --picture FOLDER` does it at the end of a 
 of the extra `train`; no service needs it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Compares what a watch run found with what should be there, and reports it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.runs.watching.contract import (

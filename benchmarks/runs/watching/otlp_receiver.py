@@ -1,7 +1,5 @@
 """Takes spans over OTLP as an OpenTelemetry collector does, and remembers their traces."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from concurrent import futures
 from typing import Self

@@ -1,7 +1,5 @@
 """What the watch run asks of a Prometheus, over its HTTP API."""
 
-from __future__ import annotations
-
 import json
 import math
 import urllib.error

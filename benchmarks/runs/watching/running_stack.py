@@ -1,7 +1,5 @@
 """`tandem up --monitoring` as a user runs it, and the processes that it says it has started."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

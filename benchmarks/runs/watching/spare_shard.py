@@ -1,7 +1,5 @@
 """Runs an index_svc next to the stack, for trials that would damage the others."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

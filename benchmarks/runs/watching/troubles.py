@@ -1,7 +1,5 @@
 """What goes wrong in the watch run, one trouble after another, and what each should set off."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import threading

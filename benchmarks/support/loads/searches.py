@@ -1,7 +1,5 @@
 """One search at a time by either door, for loads that count how each ends."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reranks documents of any retriever."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -88,7 +86,7 @@ class TandemRanker:
         )
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> TandemRanker:
+    def from_dict(cls, data: dict[str, Any]) -> "TandemRanker":
         """Returns the component of a pipeline's file."""
         return default_from_dict(cls, data)
 

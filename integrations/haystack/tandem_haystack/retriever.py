@@ -1,7 +1,5 @@
 """Finds stored images and texts as documents."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Any
 
@@ -85,7 +83,7 @@ class TandemRetriever:
         )
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> TandemRetriever:
+    def from_dict(cls, data: dict[str, Any]) -> "TandemRetriever":
         """Returns the component of a pipeline's file."""
         return default_from_dict(cls, data)
 

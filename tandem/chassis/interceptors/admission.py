@@ -1,7 +1,5 @@
 """Refuses work past the service's capacity instead of queueing it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -53,7 +51,7 @@ class AdmissionInterceptor(AroundInterceptor):
 class _StreamMessages:
     """The unanswered messages of one stream."""
 
-    def __init__(self, places: Places, caller: str, watch: _StreamWatch) -> None:
+    def __init__(self, places: Places, caller: str, watch: "_StreamWatch") -> None:
         self._places = places
         self._caller = caller
         self._watch = watch

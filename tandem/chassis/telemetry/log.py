@@ -1,7 +1,5 @@
 """Logs events as one JSON object a line on stderr. Never content, never tokens."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os
@@ -104,7 +102,7 @@ def log_stray_faults() -> None:
     def of_thread(fault: threading.ExceptHookArgs) -> None:
         log.error("a thread ended with an exception", exc_info=fault.exc_value)
 
-    def unraisable(fault: sys.UnraisableHookArgs) -> None:
+    def unraisable(fault: "sys.UnraisableHookArgs") -> None:
         log.error("an exception could not be raised", exc_info=fault.exc_value)
 
     log = get_logger()

@@ -1,7 +1,5 @@
 """Exports which model and shard a process serves, and what its models computed."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tandem.chassis.telemetry.metrics import Counter, Info, kept_series
@@ -46,7 +44,7 @@ _QUEUE_OF, _COMPUTE_OF = kept_series(_QUEUE), kept_series(_COMPUTE)
 _FINGERPRINT_LENGTH = 12
 
 
-def note_model(service: str, model: ModelDescription) -> None:
+def note_model(service: str, model: "ModelDescription") -> None:
     """Sets `tandem_model_info` to the model that the service uses."""
     _MODEL.labels(service).info(
         {"fingerprint": model.fingerprint[:_FINGERPRINT_LENGTH], "precision": model.precision}
@@ -58,7 +56,7 @@ def note_shard(service: str, number: int, count: int) -> None:
     _SHARD.labels(service, str(number)).info({"shard_count": str(count)})
 
 
-def count_inference(service: str, cost: InferenceCost) -> None:
+def count_inference(service: str, cost: "InferenceCost") -> None:
     """Adds the cost of one model call; hits, misses and pairs are counted elsewhere."""
     _TOKENS_OF(service).inc(cost.token_count)
     _PADDED_TOKENS_OF(service).inc(cost.padded_token_count)

@@ -1,7 +1,5 @@
 """Ingests items with progress, and reports errors item by item."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -26,7 +24,7 @@ def ingest_items(
     truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
     *,
     sent: SentItems | None = None,
-    counts: Counts | None = None,
+    counts: "Counts | None" = None,
     is_kept: bool = True,
     unit: str = "items",
 ) -> list[str]:

@@ -5,8 +5,6 @@ client, and delays that the server names. gRPC's own retries go by the status co
 errors with the same code of which some can be retried and others cannot.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import threading
@@ -112,7 +110,7 @@ class Retries:
         longest_seconds = min(policy.max_backoff_seconds, policy.initial_backoff_seconds * growth)
         return longest_seconds * self.draw()
 
-    def start(self, timeout_seconds: float, *, is_repeatable: bool) -> CallAttempts:
+    def start(self, timeout_seconds: float, *, is_repeatable: bool) -> "CallAttempts":
         """Returns the attempts of a call that begins now.
 
         Set `is_repeatable` only for a method whose effect is the same if it is called twice.

@@ -1,7 +1,5 @@
 """Serves the fake on a port of the loopback, as Tandem's public services."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -142,12 +140,12 @@ class FakeServer:
 
 
 def _answering(
-    method: Callable[[_FakeServicer, _Request], _Answer],
-) -> Callable[[_FakeServicer, _Request, grpc.ServicerContext], _Answer]:
+    method: "Callable[[_FakeServicer, _Request], _Answer]",
+) -> "Callable[[_FakeServicer, _Request, grpc.ServicerContext], _Answer]":
     """Returns the method of a service, which fails as Tandem's do, or as a test asks."""
 
     def answer(
-        servicer: _FakeServicer, request: _Request, context: grpc.ServicerContext
+        servicer: "_FakeServicer", request: _Request, context: grpc.ServicerContext
     ) -> _Answer:
         return servicer.answered(context, partial(method, servicer, request))
 

@@ -3,8 +3,6 @@
 A `SearchQuery` is checked when it is made, so a client, a service and an engine refuse the same.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -168,7 +166,7 @@ class GivenEncoding:
     """The fingerprint of the model that made it."""
     modality: Modality
     """The modality of the encoded content."""
-    tokens: content_pb2.ContentTokens | None = None
+    tokens: "content_pb2.ContentTokens | None" = None
     """Tokens from EncodeContents; without them nothing is reranked."""
 
 
@@ -218,7 +216,7 @@ class RankingRule:
                 "and LOGIT_ADD; drop it, or choose one of them"
             )
 
-    def by_default(self, method: FusionMethod | None) -> RankingRule:
+    def by_default(self, method: FusionMethod | None) -> "RankingRule":
         """Returns the rule with the method of the model's authors."""
         if method is FusionMethod.LOGIT_ADD:
             # BLIP's authors add the similarity to one of two logits, whose difference ours is.
@@ -358,7 +356,7 @@ class SearchQuery:
         return _modalities(self.parts) == {self.target_modality.other}
 
     @property
-    def as_retrieved(self) -> SearchQuery:
+    def as_retrieved(self) -> "SearchQuery":
         """The same query without what needs the cross-encoder."""
         ranking = replace(
             self.ranking,

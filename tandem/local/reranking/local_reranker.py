@@ -1,7 +1,5 @@
 """Scores in this process."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -36,7 +34,7 @@ class LocalReranker(Reranker):
 
     def __init__(
         self,
-        scorer: ModelReranker | HttpReranker,
+        scorer: "ModelReranker | HttpReranker",
         describe: Callable[[], ModelDescription],
         neighbour_model: ServedNeighbourModel | None = None,
     ) -> None:

@@ -5,8 +5,6 @@ would be the search's time: 13 of 20 pairs, for example, while an instance of th
 the other 7 is idle. Together they are divided evenly.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -39,7 +37,7 @@ class JoinedScoring:
         self._groups: dict[bytes, _Group] = {}
 
     @contextmanager
-    def expected(self, digest: bytes) -> Iterator[JoinedCall]:
+    def expected(self, digest: bytes) -> "Iterator[JoinedCall]":
         """Yields a call; others of the same digest wait for its pairs, until the body ends.
 
         The digest names the query and the version of the model.
@@ -54,7 +52,7 @@ class JoinedScoring:
         finally:
             call.leave()
 
-    def forget(self, group: _Group) -> None:
+    def forget(self, group: "_Group") -> None:
         """Lets later calls begin another group."""
         if self._groups.get(group.digest) is group:
             del self._groups[group.digest]
@@ -63,7 +61,7 @@ class JoinedScoring:
 class JoinedCall:
     """One call, which scores its pairs once, or leaves."""
 
-    def __init__(self, group: _Group, wait_seconds: float) -> None:
+    def __init__(self, group: "_Group", wait_seconds: float) -> None:
         self._group = group
         self._wait_seconds = wait_seconds
         self._is_expected = True

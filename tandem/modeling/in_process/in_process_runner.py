@@ -1,7 +1,5 @@
 """Runs an exported model in this process, where `tandem.Engine` has no Triton."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import os
@@ -59,7 +57,7 @@ class InProcessRunner:
     def is_loaded(self) -> bool:
         return self._parts is not None and self._parts.done()
 
-    def begin_loading(self) -> Future[LoadedParts]:
+    def begin_loading(self) -> "Future[LoadedParts]":
         """Begins to load the model in the background, unless it has begun.
 
         Importing torch takes seconds, and holds the interpreter for much of them. So call this
@@ -120,7 +118,7 @@ class InProcessRunner:
 
     def _run(
         self,
-        parts: Future[LoadedParts],
+        parts: "Future[LoadedParts]",
         model: str,
         version: int | None,
         inputs: Mapping[str, NDArray[np.generic]],
@@ -130,7 +128,7 @@ class InProcessRunner:
         self._keep_to_own_cores()
         return loaded.run(model, version, inputs, outputs)
 
-    def _loaded(self) -> LoadedParts:
+    def _loaded(self) -> "LoadedParts":
         # Imported here, because torch takes seconds; meanwhile the stores are opened.
         from tandem.modeling.in_process.loaded_parts import LoadedParts
 

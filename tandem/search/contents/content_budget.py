@@ -1,7 +1,5 @@
 """Limits the bytes of contents that answers hold: each answer, and all of them together."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +19,7 @@ _WAIT_SECONDS = 0.25
 """To wait for other answers to release memory. Answers that hold some and wait longer could
 deadlock."""
 
-_current_hold: ContextVar[ContentHold | None] = ContextVar("content_hold", default=None)
+_current_hold: "ContextVar[ContentHold | None]" = ContextVar("content_hold", default=None)
 
 
 class Call(Protocol):
@@ -123,7 +121,7 @@ class AnswerBudget:
     @asynccontextmanager
     async def taking(
         self, *, content_included: bool = True, encodings_included: bool = False
-    ) -> AsyncIterator[Taking]:
+    ) -> "AsyncIterator[Taking]":
         """Yields a Taking to one answer after the other; releases its bytes if the block fails."""
         async with self._turn:
             taking = Taking(

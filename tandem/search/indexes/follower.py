@@ -1,7 +1,5 @@
 """Keeps one shard's part of a generation equal to another generation's, by another model."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -68,7 +66,7 @@ class FollowerProgress:
     """Why nothing can be brought now; empty while it can."""
 
     @classmethod
-    def of(cls, rule: WriterRule) -> FollowerProgress | None:
+    def of(cls, rule: WriterRule) -> "FollowerProgress | None":
         """Returns what the rule keeps; None for an index that nothing follows into."""
         return cls(**json.loads(rule.progress)) if rule.progress else None
 

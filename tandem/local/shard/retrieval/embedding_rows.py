@@ -1,7 +1,5 @@
 """Stores the embeddings of one modality by row number, and each row's item id."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
@@ -98,7 +96,7 @@ class EmbeddingRows:
         self._live_count = len(self.ids)
         return rows
 
-    def frozen(self) -> EmbeddingRows:
+    def frozen(self) -> "EmbeddingRows":
         """Returns a read-only copy of these rows as they are now, for long work without a lock.
 
         Costs a byte a row.

@@ -1,7 +1,5 @@
 """Holds one index in memory, and searches it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -43,7 +41,7 @@ _FEW_COUNT = 2_000
 class KeywordSource:
     """Says where the words of items are kept, and which attributes they are taken from."""
 
-    index: KeywordIndex
+    index: "KeywordIndex"
     attributes: Collection[str]
 
 
@@ -269,7 +267,7 @@ class SearchableIndex:
         with self._lock.exclusive():
             self._pending.pop(modality, None)
 
-    def _change(self, modality: Modality, change: _Change | _NewAttributes) -> None:
+    def _change(self, modality: Modality, change: "_Change | _NewAttributes") -> None:
         change.apply(self._parts[modality])
         if modality in self._pending:
             self._pending[modality].append(change)
