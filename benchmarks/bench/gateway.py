@@ -31,8 +31,7 @@ import grpc
 import torch
 
 from benchmarks.support.small_model import save_small, short_texts
-from tandem.client import Client
-from tandem.corpus.records import Record
+from benchmarks.support.stored_pictures import store_pictures
 from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.export import export_model
@@ -178,7 +177,7 @@ def run(arguments: argparse.Namespace) -> Row:
                 merged=shape == "merged",
             )
             opened.enter_context(stack).start()
-            _store(stack, records)
+            store_pictures(stack.address, INDEX_ID, records)
             stacks[shape] = stack
         # Only now, as a connection without a request is closed.
         given = [
@@ -198,13 +197,6 @@ def run(arguments: argparse.Namespace) -> Row:
 
 def _pids(stack: LocalStack) -> tuple[int, ...]:
     return tuple(each.pid for each in stack.endpoints() if each.name != "triton")
-
-
-def _store(stack: LocalStack, records: Sequence[Record]) -> None:
-    pictures = ((record.record_id, record.image.read()) for record in records)
-    with Client(stack.address, timeout_seconds=60.0) as client:
-        refused = [each for each in client.ingest(pictures, index_id=INDEX_ID) if each.error]
-    assert not refused, refused[0].error
 
 
 def table(result: Row) -> str:

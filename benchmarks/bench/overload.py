@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tandem.client import Client
+from benchmarks.support.stored_pictures import store_pictures
 from tandem.corpus.scenes.records import scene_records
 from tandem.modeling.default_checkpoint import default_checkpoint
 from tandem.modeling.export.fresh_export import export_if_stale
@@ -152,10 +152,7 @@ def run(arguments: argparse.Namespace) -> Row:
             data_folder, repository, Ports.free(2), caches=False, gateway=is_http
         ) as stack:
             stack.start()
-            pictures = ((record.record_id, record.image.read()) for record in records)
-            with Client(stack.address, timeout_seconds=60.0) as client:
-                refused = [o for o in client.ingest(pictures, index_id=INDEX_ID) if o.error]
-            assert not refused, refused[0].error
+            store_pictures(stack.address, INDEX_ID, records)
             address = stack.http_url or stack.address
             sender = Sender(address, texts, arguments.deadline, arguments.sender_core)
             sender.send(FIRST_RATE / 2, 5.0)  # warm

@@ -49,6 +49,7 @@ from tandem.stack.stack import LocalStack, Ports
 ALIAS = "kills"
 SHARD_COUNT = 2
 CLIENT_COUNT = 4
+REPOSITORIES = ("models", "next_models")
 LOGIT_STEP = 40.0  # Many times the spread of a model's own logits.
 SERVING_SECONDS = 120.0
 SETTLE_SECONDS = 180.0
@@ -262,23 +263,33 @@ async def fill(client: AsyncClient, load: Load, count: int) -> None:
     load.expected.update(texts | {item_id: "" for item_id, _ in pictures})
 
 
+def export_two(folder: Path) -> None:
+    """Exports the two models of `started`, which tell themselves by their match logits."""
+    other = {"logit_shift": LOGIT_STEP, "word_noise": 1.0}
+    for name, changes in zip(REPOSITORIES, ({}, other), strict=True):
+        export_model(save_small(folder / "checkpoint", **changes), folder / name, Precision.FP32)
+
+
+def started(opened: ExitStack, folder: Path, **settings: str) -> tuple[LocalStack, NextModels]:
+    """Starts a Tandem and its second model, of the models in the folder; `opened` stops them."""
+    serving, following_ports = Ports.free(SHARD_COUNT, replica_count=2), Ports.free(SHARD_COUNT)
+    following = NextModels(folder / "data", folder / REPOSITORIES[1], following_ports)
+    opened.enter_context(following)
+    variables = dict(following.variables()) | settings
+    stack = LocalStack(folder / "data", folder / REPOSITORIES[0], serving, settings=variables)
+    opened.enter_context(stack)
+    stack.start()
+    following.start()
+    return stack, following
+
+
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the whole result."""
     load, waits = Load([]), random.Random(arguments.seed)
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        repositories = [folder / "models", folder / "next_models"]
-        other = {"logit_shift": LOGIT_STEP, "word_noise": 1.0}
-        for repository, changes in zip(repositories, ({}, other), strict=True):
-            export_model(save_small(folder / "checkpoint", **changes), repository, Precision.FP32)
-        ports = Ports.free(SHARD_COUNT, replica_count=2), Ports.free(SHARD_COUNT)
-        following = NextModels(folder / "data", repositories[1], ports[1])
-        opened.enter_context(following)
-        settings = dict(following.variables()) | {"ORCHESTRATOR_MAX_INFLIGHT_COUNT": "64"}
-        stack = LocalStack(folder / "data", repositories[0], ports[0], settings=settings)
-        opened.enter_context(stack)
-        stack.start()
-        following.start()
+        export_two(folder)
+        stack, following = started(opened, folder, ORCHESTRATOR_MAX_INFLIGHT_COUNT="64")
         operator, killer, ending = Operator(stack), Killer(stack, following), threading.Event()
         begin_time = time.monotonic()
 

@@ -50,7 +50,7 @@ from tandem.model_io.repository.manifest import read_manifest
 from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.export import export_model
 from tandem.stack.next_models import NextModels
-from tandem.stack.stack import LocalStack, Ports
+from tandem.stack.stack import LocalStack
 
 ALLOWED_SECONDS = 120.0
 KEPT = ("lone", "none")
@@ -175,7 +175,7 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
     following_bias = -SCALING_BIAS if is_emptying else SCALING_BIAS
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        repositories = [folder / "models", folder / "next_models"]
+        repositories = [folder / name for name in kills.REPOSITORIES]
         models = (SMALL, 0.0, SCALING_BIAS), (following_config, 1.0, following_bias)
         for repository, (config, noise, bias) in zip(repositories, models, strict=True):
             checkpoint = save_small(folder / "checkpoint", config, word_noise=noise)
@@ -192,16 +192,8 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
                 for name, token in tokens.items()
             )
         )
-        count = kills.SHARD_COUNT
-        ports = Ports.free(count, replica_count=2), Ports.free(count)
-        following = NextModels(folder / "data", repositories[1], ports[1])
-        opened.enter_context(following)
-        settings = dict(following.variables())
-        settings["ACCESS_TOKEN_FILE"] = str(folder / "tokens.toml")
-        stack = LocalStack(folder / "data", repositories[0], ports[0], settings=settings)
-        opened.enter_context(stack)
-        stack.start()
-        following.start()
+        token_file = str(folder / "tokens.toml")
+        stack, following = kills.started(opened, folder, ACCESS_TOKEN_FILE=token_file)
         return asyncio.run(watched(stack, following, asked.fault, tokens, asked.items))
 
 

@@ -26,13 +26,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.runs import generation_kills as kills
-from benchmarks.support.small_model import save_small
 from tandem.client import AsyncClient
 from tandem.errors import TandemError
-from tandem.model_io.repository.precision import Precision
-from tandem.modeling.export.export import export_model
-from tandem.stack.next_models import NextModels
-from tandem.stack.stack import LocalStack, Ports
 
 CLIENT_COUNT = 16
 WRITES_A_SECOND = 50.0
@@ -102,19 +97,8 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
     load = TimedLoad([])
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        repositories = [folder / "models", folder / "next_models"]
-        other = {"logit_shift": kills.LOGIT_STEP, "word_noise": 1.0}
-        for repository, changes in zip(repositories, ({}, other), strict=True):
-            export_model(save_small(folder / "checkpoint", **changes), repository, Precision.FP32)
-        count = kills.SHARD_COUNT
-        ports = Ports.free(count, replica_count=2), Ports.free(count)
-        following = NextModels(folder / "data", repositories[1], ports[1])
-        opened.enter_context(following)
-        settings = dict(following.variables()) | {"ORCHESTRATOR_MAX_INFLIGHT_COUNT": "64"}
-        stack = LocalStack(folder / "data", repositories[0], ports[0], settings=settings)
-        opened.enter_context(stack)
-        stack.start()
-        following.start()
+        kills.export_two(folder)
+        stack, _ = kills.started(opened, folder, ORCHESTRATOR_MAX_INFLIGHT_COUNT="64")
         operator = kills.Operator(stack)
         asyncio.run(measured(stack.address, load, operator, asked))
         last = operator.settled()

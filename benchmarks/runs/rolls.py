@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.support.loads.sending import sending
 from benchmarks.support.small_model import save_small, short_texts
-from tandem.client import Client
+from benchmarks.support.stored_pictures import store_pictures
 from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.export import export_model
@@ -73,10 +73,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         ports = Ports.free(shard_count=2, replica_count=2)
         with LocalStack(folder / "data", repository, ports, settings=SETTINGS) as stack:
             stack.start()
-            pictures = ((record.record_id, record.image.read()) for record in records)
-            with Client(stack.address, timeout_seconds=60.0) as client:
-                refused = [o for o in client.ingest(pictures, index_id=INDEX_ID) if o.error]
-            assert not refused, refused[0].error
+            store_pictures(stack.address, INDEX_ID, records)
             start_time = time.monotonic()
             with sending(stack.address, INDEX_ID, short_texts(records), arguments.rate) as load:
                 time.sleep(PAUSE_SECONDS)

@@ -38,6 +38,7 @@ from benchmarks.support.loads.growth import (
 )
 from benchmarks.support.loads.sending import sending
 from benchmarks.support.small_model import save_small, short_texts
+from benchmarks.support.stored_pictures import store_pictures
 from tandem.client import Client
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
@@ -102,10 +103,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             stubs = children(pids["triton"])
             pids |= {f"triton {model} {pid}": pid for pid, model in stubs.items()}
             prefix = region_prefix(next(iter(stubs)))
-            with Client(stack.address, timeout_seconds=60.0) as client:
-                pictures = ((record.record_id, record.image.read()) for record in records)
-                refused = [o for o in client.ingest(pictures, index_id=INDEX_ID) if o.error]
-            assert not refused, refused[0].error
+            store_pictures(stack.address, INDEX_ID, records)
             with (
                 writing(stack.address, records) as wrong,
                 sending(

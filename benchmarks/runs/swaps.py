@@ -12,7 +12,6 @@ version served, no broken one did, no search failed, and no answer is of two ver
 import argparse
 import json
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -25,9 +24,10 @@ from typing import Any
 
 import torch
 
+from benchmarks.support.loads.sending import sending
 from benchmarks.support.small_model import save_small, short_texts
+from benchmarks.support.stored_pictures import store_pictures
 from tandem.cli.models.swap import ask_for
-from tandem.client import Client
 from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.repository.manifest import read_manifest
 from tandem.model_io.repository.model_version import ModelVersion, serving, version_folder
@@ -147,7 +147,6 @@ class Operator:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the whole result."""
     records = list(scene_records("test", 3, 100))
-    texts = "\n".join(short_texts(records))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         repository = folder / "model_repository"
@@ -156,35 +155,22 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             folder / "data", repository, Ports.free(2), swaps=True, settings=SETTINGS
         ) as stack:
             stack.start()
-            pictures = ((record.record_id, record.image.read()) for record in records)
-            with Client(stack.address, timeout_seconds=60.0) as client:
-                refused = [o for o in client.ingest(pictures, index_id=INDEX_ID) if o.error]
-            assert not refused, refused[0].error
+            store_pictures(stack.address, INDEX_ID, records)
             ending = threading.Event()
             swaps = VersionSwaps(stack, read_manifest(repository))
             looking = threading.Thread(target=_look, args=(swaps, ending))
             looking.start()
-            sender = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "benchmarks.support.loads.steady_load"),
-                    *(stack.address, INDEX_ID, "--rate", str(arguments.rate)),
-                    *("--seconds", "100000", "--logit-step", str(LOGIT_STEP)),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            assert sender.stdin
-            sender.stdin.write(texts)
-            sender.stdin.close()
             try:
-                outcomes = _swap_all(Operator(folder, repository), arguments)
-                time.sleep(3.0)
+                with sending(
+                    stack.address,
+                    INDEX_ID,
+                    short_texts(records),
+                    arguments.rate,
+                    *("--logit-step", str(LOGIT_STEP)),
+                ) as load:
+                    outcomes = _swap_all(Operator(folder, repository), arguments)
+                    time.sleep(3.0)
             finally:
-                sender.terminate()
-                assert sender.stdout
-                answer = json.loads(sender.stdout.read())
-                sender.wait()
                 ending.set()
                 looking.join()
             return {
@@ -192,7 +178,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 "rate": arguments.rate,
                 "swaps": outcomes,
                 "last_serving": serving(repository).version,
-                **answer,
+                **load.seen,
             }
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from benchmarks.peers.measurement import F32, I64, Vectors
 
 DIMENSION = 384
-QUERY_COUNT = 1_000
 TRUTH_K = 100
 
 _ITEMS_OF_A_CLUSTER = 100

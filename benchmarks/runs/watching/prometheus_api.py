@@ -81,11 +81,6 @@ class PrometheusApi:
             for exemplar in each["exemplars"]
         }
 
-    def down_targets(self) -> list[str]:
-        """Returns the instances that cannot be scraped now."""
-        targets = self._get("targets", state="active")["activeTargets"]
-        return sorted(each["labels"]["instance"] for each in targets if each["health"] == "down")
-
     def _get(self, path: str, **parameters: object) -> Any:  # noqa: ANN401 (whatever it says)
         query = urllib.parse.urlencode({key: str(value) for key, value in parameters.items()})
         address = f"{self._url}/api/v1/{path}?{query}"
