@@ -8,7 +8,6 @@ import contextlib
 import os
 import ssl
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -173,15 +172,14 @@ class ServerContexts:
 class Rotation:
     """Detects a change of a client's certificates; checks the file system once a second."""
 
-    def __init__(self, identity: Identity, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, identity: Identity) -> None:
         self._identity = identity
-        self._clock = clock
-        self._look_time = clock() + _LOOK_SECONDS
+        self._look_time = time.monotonic() + _LOOK_SECONDS
         self.certificates = identity.certificates()
 
     def is_due(self) -> bool:
         """Returns whether `certificates` is new since the last call."""
-        now = self._clock()
+        now = time.monotonic()
         if now < self._look_time:
             return False
         self._look_time = now + _LOOK_SECONDS

@@ -206,7 +206,7 @@ class LocalStack:
         self._processes[name].kill()
         self._processes[name].wait()
 
-    def stop_service(self, name: str, timeout_seconds: float = _STOP_SECONDS) -> float:
+    def stop_service(self, name: str) -> float:
         """Stops one service gracefully; returns the seconds that this took.
 
         Raises StackFailed if it does not end in time, or not with 0.
@@ -215,7 +215,7 @@ class LocalStack:
         start_time = time.monotonic()
         process.send_signal(signal.SIGTERM)
         try:
-            status = process.wait(timeout_seconds)
+            status = process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise StackFailed(f"{name} does not stop\n{self._log_tail(name)}") from error
         if status:

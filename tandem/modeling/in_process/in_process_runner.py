@@ -32,19 +32,17 @@ class InProcessRunner:
     With a single core there is one, since two would only wait for each other.
     """
 
-    def __init__(
-        self, repository: Path, manifest: Manifest, thread_count: int | None = None
-    ) -> None:
+    def __init__(self, repository: Path, manifest: Manifest) -> None:
         """Loads nothing yet: `begin_loading`, or else the first inference, does.
 
-        All inferences together compute with `thread_count` threads, by default as many as there are
-        cores. Raises ModuleNotFoundError without torch.
+        All inferences together compute with as many threads as there are cores. Raises
+        ModuleNotFoundError without torch.
         """
         if importlib.util.find_spec("torch") is None:
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
         self._manifest = manifest
         self._repository = repository
-        count = thread_count or len(os.sched_getaffinity(0))
+        count = len(os.sched_getaffinity(0))
         # Requests are not batched here, so none waits for another.
         self.instances = Instances(min(INSTANCE_COUNT, count), apart_seconds=0.0)
         self._thread_count = count // self.instances.count

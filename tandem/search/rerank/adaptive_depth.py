@@ -1,7 +1,7 @@
 """Stops a rerank early, by the rule that was measured for its model."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tandem.contract.deadline import Deadline
 from tandem.contract.model_description import AdaptiveDepthRule, ModelDescription
@@ -18,11 +18,8 @@ _ASK_AGAIN_SECONDS = 1.0
 class DepthRules:
     """Gets each model's rule from a rerank_svc once, and caches it."""
 
-    def __init__(
-        self, describers: Sequence[GuardedReranker], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, describers: Sequence[GuardedReranker]) -> None:
         self._describers = describers
-        self._clock = clock
         self._described: dict[tuple[str, int], ModelDescription] = {}
         self._ask_time = 0.0
         """When the next attempt is allowed, after one that failed."""
@@ -35,7 +32,7 @@ class DepthRules:
         Version 0 stands for the last version that a rerank_svc described.
         """
         known = self._described.get((fingerprint, model_version))
-        if known is None and self._clock() >= self._ask_time:
+        if known is None and time.monotonic() >= self._ask_time:
             known = await self._ask(fingerprint, model_version, deadline)
         return known.adaptive_depth_rule if known else None
 
@@ -57,10 +54,10 @@ class DepthRules:
         try:
             model = await self.describe(min(deadline, Deadline.after(_ASK_SECONDS)))
         except TandemError:
-            self._ask_time = self._clock() + _ASK_AGAIN_SECONDS
+            self._ask_time = time.monotonic() + _ASK_AGAIN_SECONDS
             return None
         if model.fingerprint != fingerprint or model_version not in (0, model.version):
-            self._ask_time = self._clock() + _ASK_AGAIN_SECONDS
+            self._ask_time = time.monotonic() + _ASK_AGAIN_SECONDS
             return None
         self._described[fingerprint, model.version] = self._described[fingerprint, 0] = model
         return model
