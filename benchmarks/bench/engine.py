@@ -24,7 +24,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from benchmarks.support.in_process import RETURN_N, InProcess, K
+from benchmarks.support.device_search import K
+from benchmarks.support.in_process import RETURN_N, InProcess
 from tandem import Engine
 from tandem.chassis.process.memory import keep_activations
 from tandem.corpus.records import Record

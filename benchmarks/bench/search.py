@@ -27,7 +27,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from benchmarks.support.in_process import RETURN_N, InProcess, K, keep_memory
+from benchmarks.support.device_search import K
+from benchmarks.support.in_process import RETURN_N, InProcess, keep_memory
 from benchmarks.support.large_model import LAYER_COUNT, export_large
 from benchmarks.support.served_times import Look, cpu_spent, spent
 from tandem.client import Client, Search, SearchResult

@@ -6,7 +6,7 @@ Shapes: N items, M items that have image tokens, B texts, K candidates of a text
 R image tokens, D token width, d dimensions of an embedding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -119,15 +119,26 @@ class DeviceSearch:
 
     def rerank(self, ids_BT: Tensor, mask_BT: Tensor, rows_BK: Tensor) -> Tensor:
         """Returns the cross-encoder's logits of each text with its candidates, [B, K]."""
-        rows = rows_BK.flatten()
-        owners = torch.arange(len(ids_BT), device=rows.device).repeat_interleave(K)
-        parts = []
-        for start in range(0, len(rows), self._pair_batch_size):
-            part = slice(start, start + self._pair_batch_size)
-            owner = owners[part]
-            tokens = self.tokens_of(rows[part])
-            parts.append(self.model.match_logits(ids_BT[owner], mask_BT[owner], tokens))
-        return torch.cat(parts).view(-1, K)
+        return reranked(self.model, ids_BT, mask_BT, rows_BK, self.tokens_of, self._pair_batch_size)
+
+
+def reranked(
+    model: DeviceModel,
+    ids_BT: Tensor,
+    mask_BT: Tensor,
+    rows_BK: Tensor,
+    tokens_of: Callable[[Tensor], Tensor],
+    pair_batch_size: int,
+) -> Tensor:
+    """Returns the logits of each text with its candidates, [B, K], all pairs in batches."""
+    rows = rows_BK.flatten()
+    owners = torch.arange(len(ids_BT), device=rows.device).repeat_interleave(K)
+    parts = []
+    for start in range(0, len(rows), pair_batch_size):
+        part = slice(start, start + pair_batch_size)
+        owner = owners[part]
+        parts.append(model.match_logits(ids_BT[owner], mask_BT[owner], tokens_of(rows[part])))
+    return torch.cat(parts).view(-1, K)
 
 
 def ranked(rows_BK: Tensor, logits_BK: Tensor) -> list[list[int]]:
