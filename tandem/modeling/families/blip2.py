@@ -6,6 +6,7 @@ Its bi-encoder cannot be served: the similarity of a picture is the largest of t
 query vectors, and an index holds one embedding an item.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -52,7 +53,7 @@ def read_blip2(folder: PublishedFolder) -> PublishedModel:
         token_width=vision.hidden_size,
     )
     notes = (_NO_BI_ENCODER.format(count=config.num_query_tokens),)
-    return described(
+    read = described(
         folder,
         "blip-2",
         type(model).__name__,
@@ -61,6 +62,7 @@ def read_blip2(folder: PublishedFolder) -> PublishedModel:
         notes=notes,
         cross_encoder=parts,
     )
+    return replace(read, weights=model.state_dict)
 
 
 class Blip2ImageTokens(nn.Module):
@@ -72,7 +74,9 @@ class Blip2ImageTokens(nn.Module):
         self.encoder = model.vision_model
 
     def forward(self, pixels_BSS3: Tensor) -> Tensor:
-        return self.encoder(self.scale(pixels_BSS3)).last_hidden_state.half()
+        tokens_BRD = self.encoder(self.scale(pixels_BSS3)).last_hidden_state
+        # In training they keep their type: in float16 their gradients would vanish.
+        return tokens_BRD if self.training else tokens_BRD.half()
 
 
 class Blip2Pair(nn.Module):

@@ -93,8 +93,9 @@ def _by_model_type(published: PublishedFolder) -> PublishedModel:
     if not isinstance(kind, str) or kind not in _FAMILIES:
         raise published.unserved(
             f"{CONFIG} has model_type {shown(kind)}, which is not a supported family; there are "
-            f"{', '.join(_FAMILIES)}, models in open_clip's format, and those of regions "
-            "(docs/regions.md), which their weights tell; an image network can "
+            f"{', '.join(_FAMILIES)}, models in open_clip's and in MMT-Retrieval's format, and "
+            "those of a detector's regions that their weights tell: OSCAR, VinVL, UNITER, VILLA "
+            "and M3P (docs/regions.md); an image network can "
             "be the --image-source of tandem train, and one that judges pairs a remote reranker "
             "(docs/remote-reranker.md)"
         )
