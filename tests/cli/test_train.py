@@ -97,6 +97,15 @@ def test_another_runs_files_are_not_overwritten(tmp_path: Path, file: str, says:
     assert (tmp_path / "tiny" / file).read_bytes() == b"an hour's work"
 
 
+def test_a_folder_that_takes_no_file_is_refused_before_any_work() -> None:
+    """Also where the system says to root that it may write."""
+    status, output, error = run("tiny", "--folder", "/proc/checkpoints")
+
+    assert status != 0
+    assert "/proc/checkpoints/tiny cannot be written to (/proc: No such file" in error
+    assert output == ""
+
+
 @pytest.mark.parametrize("recipe", [["finetune", "--corpus", "emoji"]])
 def test_a_run_that_is_over_is_not_gone_on_with(tmp_path: Path, recipe: list[str]) -> None:
     """It would begin again and overwrite its result."""

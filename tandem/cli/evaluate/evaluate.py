@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import typer
@@ -36,7 +35,7 @@ from tandem.lab.evaluation.reports.report_markdown import (
     recall_cell,
     report_markdown,
 )
-from tandem.platform.files.whole_file import write_whole
+from tandem.platform.files.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from tandem.cli.evaluate.offline_measure import OfflineMeasure
@@ -55,7 +54,7 @@ def evaluate(asked: EvaluateOptions) -> None:
     """
     baseline = None if asked.gate is None else Report.read(asked.gate)
     if asked.report is not None:
-        _check_writable(asked.report)
+        check_writable(asked.report, "--report")
     skipped = SkippedRecords(goes_on=asked.on_error is OnError.SKIP)
     if asked.queries is not None and asked.index is not None:
         [judged] = judged_reports(asked, [asked.index], asked.queries)
@@ -120,21 +119,6 @@ def _measure(asked: EvaluateOptions, skipped: SkippedRecords) -> "OfflineMeasure
     from tandem.cli.evaluate.offline_measure import OfflineMeasure
 
     return OfflineMeasure(asked.checkpoint, asked)
-
-
-def _check_writable(folder: Path) -> None:
-    """Makes the report's folder; raises ValueError, before anything is measured, where it can't be.
-
-    Raises it also for a folder that is there and takes no file.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"the report could not be written: {folder}: {error.strerror}; choose another --report"
-        ) from error
 
 
 def _write_report(report: Report, folder: Path) -> bool:

@@ -34,7 +34,6 @@ from tandem.lab.training.runs.run import (
     check_free,
     check_there,
     check_unfinished,
-    check_writable,
     is_over,
 )
 from tandem.lab.training.runs.run_state import FILE_NAME
@@ -44,6 +43,7 @@ from tandem.lab.training.sources.scene_source import SceneSource
 from tandem.lab.training.train import TrainingSource
 from tandem.lab.training.train import train as train_by
 from tandem.model_io.repository.precision import Precision, native_precision
+from tandem.platform.files.whole_file import check_writable
 
 _UNITS: Final = {
     "encoder": "rounds",
@@ -78,7 +78,7 @@ def train(asked: TrainOptions) -> None:
     parts = chosen.parts() if isinstance(chosen, CooperativeRecipe) else {"": chosen}
     runs: dict[Path, Recipe] = {target / name: part for name, part in parts.items()}
     for folder in runs:
-        check_writable(folder)
+        check_writable(folder, "--folder")
         if not asked.resume and not asked.overwrite:
             check_free(folder)
     if asked.resume:

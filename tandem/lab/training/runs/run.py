@@ -1,6 +1,5 @@
 """Holds what the stages of a training run share, and keeps the state that it can resume from."""
 
-import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,15 +93,6 @@ def check_free(folder: Path) -> None:
     raise RunFolderTaken(
         f"{folder} holds {what}: {on}--overwrite replaces it, --folder trains elsewhere"
     )
-
-
-def check_writable(folder: Path) -> None:
-    """Raises ValueError where the run's files could not be written, before any work is done."""
-    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not there.is_dir():
-        raise ValueError(f"{there} is not a folder; choose another --folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ValueError(f"{there} cannot be written to; choose another --folder")
 
 
 def check_there(folder: Path) -> None:
