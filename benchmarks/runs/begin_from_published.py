@@ -2,9 +2,10 @@
 
     python -m benchmarks.runs.begin_from_published [--families all] [--steps 300] [--base uniter]
 
-Prints a row of a table for each family: recall on dev scenes before and after, from the folder
-that the run wrote; the largest difference between the trainer's and the export's logits, or
-embeddings where there are none; seconds. `--base` takes one round of a model of full size instead,
+Prints a row of a table for each family and mode that it allows, "separate" being the models of "be"
+and "ce" together: recall on dev scenes before and after, from the folder that the run wrote; the
+largest difference between the trainer's and the export's logits, or similarities where there are
+none; processor seconds. `--base` takes one round of a model of full size instead,
 and prints the largest memory of its process. Each family has a process of its own.
 """
 
@@ -14,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import torch
 
@@ -27,13 +29,13 @@ from tandem.corpus.scenes.nouns import Noun, nouns_of
 from tandem.corpus.scenes.records import scene_records
 from tandem.lab.training import train as training
 from tandem.lab.training.data.batches import ImageTextBatch
-from tandem.lab.training.dev_recall import dev_recall
-from tandem.lab.training.published.contents import ContentImages, PublishedContents
+from tandem.lab.training.data.pooled_images import ReadImages
+from tandem.lab.training.dev_recall import DevRecall, dev_recall
 from tandem.lab.training.published.learner import PublishedLearner, starting_learner
 from tandem.lab.training.recipes.named_recipes import cooperative
-from tandem.lab.training.recipes.recipe import CooperativeRecipe, on_corpus
+from tandem.lab.training.recipes.recipe import CooperativeRecipe, Mode, on_corpus
 from tandem.lab.training.sources.record_pairs import RecordPairs
-from tandem.lab.training.sources.record_source import RecordSource
+from tandem.lab.training.sources.record_source import RecordSource, content_reader
 from tandem.model_io.repository.manifest import model_file
 from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.exported import ExportedModel
@@ -50,10 +52,12 @@ from tests.support.training.published_starts import (
 )
 from tests.support.training.scene_regions import write_scene_regions
 
-_TRAIN_COUNT, _DEV_COUNT, _DEV_FAMILIES = 1_000, 400, 100
-_HEAD: Final = """| family | mode | BE R@1 | BE R@10 | CE R@1 | mean recall | difference | seconds |
+_TRAIN_COUNT, _DEV_COUNT, _DEV_FAMILIES = 1_000, 400, 48
+_RATES: Final[Mapping[str, float]] = {"uniter": 5e-4, "vilt": 3e-4, "blip": 2e-4, "blip-2": 2e-4}
+"""By family; 1e-3 for others."""
+_HEAD: Final = """| family | mode | BE R@1 | BE R@10 | CE R@1 | mean recall | difference | CPU s |
 | --- | --- | --- | --- | --- | --- | --- | --- |"""
-_BASE_HEAD: Final = """| family | mode | million weights | GiB at most | seconds |
+_BASE_HEAD: Final = """| family | mode | million weights | GiB at most | CPU s |
 | --- | --- | --- | --- | --- |"""
 
 
@@ -88,7 +92,8 @@ def small_recipe(family: str, start: Path, steps: int) -> CooperativeRecipe:
         image_source="regions" if family in OF_REGIONS else "grid",
         precision="fp32",
         dropout=0.0,
-        learning_rate=1e-3,
+        learning_rate=_RATES.get(family, 1e-3),
+        warm_up_step_count=steps,  # a tenth of them at most
         round_count=steps,
         dev_every_round_count=steps,
         softmax_round_count=steps,
@@ -108,58 +113,77 @@ class Prepared:
     dev: list[Record]
     regions: Path | None
 
-
-def trained(prepared: Prepared, folder: Path) -> PublishedLearner:
-    """Runs the recipe and returns its model as it was after the last step, which was kept."""
-    learners: list[PublishedLearner] = []
-
-    def start(recipe: CooperativeRecipe) -> Any:  # noqa: ANN401
-        learner, texts = starting_learner(recipe)
-        learners.append(learner)
-        return learner, texts
-
-    source = RecordSource(prepared.train, prepared.dev, regions=prepared.regions)
-    vars(training)["starting_learner"] = start  # so that the model is known while it learns
-    training.train(prepared.recipe, source, folder, lambda *_: None)
-    return learners[0].eval()
+    def of(self, mode: Mode) -> "Prepared":
+        """Returns the same for another mode."""
+        return replace(self, recipe=replace(self.recipe, mode=mode).parts()[""])
 
 
 def dev_batch(prepared: Prepared) -> tuple[PublishedLearner, ImageTextBatch]:
     """Returns the recipe's starting model, and a dev scene of each of the first families."""
     learner, texts = starting_learner(prepared.recipe)
-    contents = PublishedContents(learner.config, texts.preprocessor, prepared.regions)
+    content = content_reader(learner.config, prepared.regions)
     dev = prepared.dev
     records = [dev[members[0]] for members in RecordPairs(dev).families[:_DEV_FAMILIES]]
-    images = ContentImages(contents, records).of(range(len(records)))
+    images = ReadImages(content, records).of(range(len(records)))
     batch = ImageTextBatch(texts.batch([each.captions[0].text for each in records]), *images)
     return learner.eval(), batch
 
 
+@dataclass(frozen=True)
+class Trained:
+    """One run: what it read, its model after the last step, and the folder that it wrote."""
+
+    prepared: Prepared
+    model: PublishedLearner
+    folder: Path
+    cpu_seconds: float
+
+    @classmethod
+    def of(cls, prepared: Prepared, folder: Path) -> Self:
+        """Runs the recipe; the folder keeps the model after the last step too."""
+        source = RecordSource(prepared.train, prepared.dev, regions=prepared.regions)
+        began = time.process_time()
+        model = training.train(prepared.recipe, source, folder, lambda *_: None).model
+        assert isinstance(model, PublishedLearner), "the recipe's models are published ones"
+        return cls(prepared, model.eval(), folder, time.process_time() - began)
+
+    def written(self) -> PublishedLearner:
+        """Returns the model of the folder."""
+        recipe = replace(self.prepared.recipe, pretrained=str(self.folder))
+        return starting_learner(recipe)[0].eval()
+
+
 @torch.inference_mode()
-def exported_difference(
-    learner: PublishedLearner, recipe: CooperativeRecipe, written: Path, batch: ImageTextBatch
-) -> float:
+def exported_difference(run: Trained, batch: ImageTextBatch, retriever: Path | None) -> float:
     """Returns the largest difference between the trainer's and the export's answers.
 
-    These are match logits, or similarities of a bi-encoder alone.
+    These are match logits, or similarities of a bi-encoder alone. A CE is exported behind the BE
+    of `retriever`, by default that of a random CLIP where its own family has none.
     """
-    made, repository = read_published_model(written), written.parent / "repository"
-    towers, reranker = made, None
-    if made.region_joint is None and made.bi_encoder is None:
-        captions = ["two dogs"]
-        towers = read_published_model(
-            write_start("clip", written.parent / "towers", captions, SMALL)
-        )
-        reranker = made
+    learner, made = run.model, read_published_model(run.folder)
+    if retriever is None and made.region_joint is None and made.bi_encoder is None:
+        retriever = write_start("clip", run.folder.with_name("clip"), ["two dogs"], SMALL)
+    towers = made if retriever is None else read_published_model(retriever)
+    reranker = None if retriever is None else made
+    repository = Path(tempfile.mkdtemp(dir=run.folder.parent)) / "repository"
     manifest = export_published(towers, repository, Precision.FP32, reranker=reranker)
     files = {name: model_file(repository, name) for name in manifest.models}
     parts = ExportedModel.load(manifest, files).parts
     ids, mask, contents = batch.texts.ids, batch.texts.mask, batch.tokens
-    if not recipe.trains_ce:
+    if not run.prepared.recipe.trains_ce:
         images_ND = learner.embed_images(contents, 0, batch.image_mask)
         ours = learner.embed_texts(ids, mask) @ images_ND.T
-        theirs = parts["text_encoder"](ids, mask) @ parts["image_encoder"](contents).T
-        return float((theirs - ours).abs().max())
+        if made.region_joint is not None:
+            nothing_N1D = torch.zeros_like(contents[:, :1])
+            absent_N1 = torch.zeros_like(batch.image_mask[:, :1])
+            cls_N1 = torch.full_like(absent_N1, made.region_joint.cls_id)
+            joint = parts["joint_encoder"]
+            texts_ND = joint(ids, mask, nothing_N1D, absent_N1)[0]
+            theirs_ND = joint(cls_N1, torch.ones_like(cls_N1), contents, batch.image_mask)[0]
+        else:
+            texts_ND, theirs_ND = parts["text_encoder"](ids, mask), parts["image_encoder"](contents)
+            theirs_ND = theirs_ND[0] if isinstance(theirs_ND, tuple) else theirs_ND
+        return float((texts_ND @ theirs_ND.T - ours).abs().max())
     ours = learner.match_logits(ids, mask, contents, batch.image_mask)
     if made.region_joint is not None:
         theirs = parts["joint_encoder"](ids, mask, contents, batch.image_mask)[1]
@@ -177,29 +201,48 @@ def exported_difference(
     return float((theirs[:, 0] - ours).abs().max())
 
 
-def small_row(family: str, steps: int) -> str:
-    """Returns the family's row of the table."""
+def small_rows(family: str, steps: int) -> Iterator[str]:
+    """Yields the family's rows of the table: of each mode that it allows."""
     with tempfile.TemporaryDirectory() as made:
-        folder, began = Path(made), time.monotonic()
+        folder = Path(made)
         ready = prepare(family, folder, SMALL, steps)
-        recipe, learner = ready.recipe, trained(ready, folder / "trained")
-        seconds = time.monotonic() - began
-        before, batch = dev_batch(ready)
-        written = replace(recipe, pretrained=str(folder / "trained"))
-        recalls = [
-            dev_recall(each, batch, 0, recipe)
-            for each in (before, starting_learner(written)[0].eval())
-        ]
-        difference = exported_difference(learner, recipe, folder / "trained", batch)
+        start, batch = dev_batch(ready)
+        modes: Sequence[Mode] = [MODES[family]] if family in MODES else ["joint", "be", "ce"]
+        runs: dict[Mode, Trained] = {}
+        for mode in modes:
+            runs[mode] = run = Trained.of(ready.of(mode), folder / mode)
+            recipe = run.prepared.recipe
+            recalls = [dev_recall(each, batch, 0, recipe) for each in (start, run.written())]
+            difference = exported_difference(run, batch, None)
+            yield _row(family, mode, recalls, difference, run.cpu_seconds)
+        if {"be", "ce"} <= runs.keys():
+            be, ce = runs["be"], runs["ce"]
+            both = SeparateModels(be.written(), ce.written())
+            recalls = [dev_recall(each, batch, 0, ready.recipe) for each in (start, both)]
+            difference = exported_difference(ce, batch, be.folder)
+            yield _row(family, "separate", recalls, difference, be.cpu_seconds + ce.cpu_seconds)
 
-    def shown(name: str) -> str:
+
+class SeparateModels(PublishedLearner):
+    """Embeds by the first model and scores pairs by the second, as they are served together."""
+
+    def __init__(self, be: PublishedLearner, ce: PublishedLearner) -> None:
+        torch.nn.Module.__init__(self)
+        self.embed_texts, self.embed_images = be.embed_texts, be.embed_images  # type: ignore[method-assign]
+        self.match_logits, self.pair_tokens = ce.match_logits, ce.pair_tokens  # type: ignore[method-assign]
+
+
+def _row(
+    family: str, mode: Mode, recalls: list[DevRecall], difference: float, cpu_seconds: float
+) -> str:
+    def shown(name: str, digits: int = 0) -> str:
         values = [getattr(each, name) for each in recalls]
-        return " → ".join("" if value is None else f"{value:.0f}" for value in values).strip(" →")
+        return " → ".join("" if v is None else f"{v:.{digits}f}" for v in values).strip(" →")
 
-    means = [each.be_mean_recall if recipe.trains_be else each.ce_mean_recall for each in recalls]
+    mean = "ce_mean_recall" if mode == "ce" else "be_mean_recall"
     return (
-        f"| {family} | {recipe.mode} | {shown('be_r1')} | {shown('be_r10')} | {shown('ce_r1')} | "
-        f"{means[0]:.1f} → {means[1]:.1f} | {difference:.1e} | {seconds:.0f} |"
+        f"| {family} | {mode} | {shown('be_r1')} | {shown('be_r10')} | {shown('ce_r1')} | "
+        f"{shown(mean, 1)} | {difference:.1e} | {cpu_seconds:.0f} |"
     )
 
 
@@ -210,12 +253,10 @@ def base_row(family: str) -> str:
         ready = prepare(family, folder, BASE, 1)
         sizes: dict[str, Any] = {"be_batch_size": 16, "ce_family_count": 8, "dev_family_count": 2}
         recipe = replace(ready.recipe, has_checkpointing=True, **sizes)
-        began = time.monotonic()
-        learner = trained(replace(ready, recipe=recipe), folder / "trained")
-        seconds = time.monotonic() - began
-        count = sum(each.numel() for each in learner.parameters())
+        run = Trained.of(replace(ready, recipe=recipe), folder / "trained")
+        count = sum(each.numel() for each in run.model.parameters())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return f"| {family} | {recipe.mode} | {count / 1e6:.0f} | {peak:.1f} | {seconds:.0f} |"
+    return f"| {family} | {recipe.mode} | {count / 1e6:.0f} | {peak:.1f} | {run.cpu_seconds:.0f} |"
 
 
 def prepare(family: str, folder: Path, size: Size, steps: int) -> Prepared:
@@ -230,7 +271,7 @@ def prepare(family: str, folder: Path, size: Size, steps: int) -> Prepared:
 
 
 def main() -> None:
-    """Runs each family in a process of its own, and prints its row as soon as it has one."""
+    """Runs each family in a process of its own, and prints its rows as soon as it has them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--families", default="all", help="all, or names with commas")
     parser.add_argument("--steps", type=int, default=300)
@@ -238,7 +279,9 @@ def main() -> None:
     parser.add_argument("--row", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.row:
-        print(base_row(asked.row) if asked.base else small_row(asked.row, asked.steps), flush=True)
+        rows = [base_row(asked.row)] if asked.base else small_rows(asked.row, asked.steps)
+        for row in rows:
+            print(row, flush=True)
         return
     chosen = asked.base or asked.families
     names = list(FAMILIES) if chosen == "all" else chosen.split(",")

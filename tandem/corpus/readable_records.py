@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from tandem.corpus.left_out import LeftOut, ReaderFault
 from tandem.corpus.records import ImageSource, Record
 from tandem.errors import ImageTooLarge, ImageUnreadable, TextEmpty, TextTooLong
 from tandem.model_io.pictures.image import decode_image
-from tandem.model_io.pictures.image_rules import Fit, ImageRules
+from tandem.model_io.pictures.image_rules import ImageRules
 from tandem.model_io.texts.text import TextPreprocessor
 from tandem.model_io.texts.visible_text import TextNotUnicode
 
@@ -102,26 +102,22 @@ RecordCheck = Callable[[Record], None]
 
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
-    """Checks what a model reads: the picture must decode, and every caption must fit.
+    """Checks what a model reads: every caption must fit, and the content must be readable.
 
     It costs as much as reading and decoding the picture.
     """
 
-    image_size: int
-    """In pixels per side."""
+    content: Callable[[Record], NDArray[Any]]
+    """Returns the picture, uint8 [H, W, 3], or its regions, float16 [n, D]; raises RecordUnreadable
+    for one that it cannot read."""
     texts: TextPreprocessor
     needs_caption: bool = True
     """Whether a record without captions is a fault, like one with an empty caption."""
-    fit: Fit = Fit.LETTERBOX
 
     def __call__(self, record: Record) -> None:
         """Raises RecordUnreadable for the first fault."""
-        self.pixels(record)
-
-    def pixels(self, record: Record) -> NDArray[np.uint8]:
-        """Returns the picture, uint8 [image_size, image_size, 3], of a record that passes."""
         check_captions(record, self.texts, self.needs_caption)
-        return picture_pixels(record, ImageRules(size=self.image_size, fit=self.fit))
+        self.content(record)
 
 
 def check_captions_sendable(record: Record) -> None:

@@ -1,9 +1,10 @@
-"""Finds a record's regions in a detector's files, and makes them the content that a server reads.
+"""Finds a record's regions in a detector's files, and makes them what a server or a model reads.
 
-Shapes: n regions of one image.
+Shapes: n regions of one image, D numbers of a region.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tandem.contract.regions import MAX_REGION_COUNT, RegionContent
 from tandem.corpus.errors import CorpusError, RegionsMissing, RegionsUnreadable
@@ -11,6 +12,9 @@ from tandem.corpus.readable_records import RecordFault, RecordUnreadable
 from tandem.corpus.records import Record
 from tandem.corpus.regions.image_names import ImageNames
 from tandem.corpus.regions.regions import RegionReader, Regions
+from tandem.errors import RegionsInvalid
+from tandem.model_io.pictures.image_rules import RegionRules
+from tandem.model_io.pictures.region_vectors import content_vectors
 
 
 class RecordRegions:
@@ -43,6 +47,13 @@ class RecordRegions:
             return region_content(self.of(record))
         except RegionsUnreadable as error:
             raise RecordUnreadable(record, RecordFault.REGIONS_UNREADABLE, str(error)) from error
+
+    def vectors(self, record: Record, rules: RegionRules) -> NDArray[np.float16]:
+        """Returns the regions as a model reads them, float16 [n, D]; raises RecordUnreadable."""
+        try:
+            return content_vectors(self.content(record), rules)
+        except RegionsInvalid as error:
+            raise RecordUnreadable(record, RecordFault.REGIONS_UNREADABLE, error.message) from error
 
 
 def region_content(regions: Regions) -> RegionContent:

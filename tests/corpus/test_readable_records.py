@@ -1,6 +1,7 @@
 """Records that a model can take; at others the work stops, or they are counted by their fault."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from tandem.corpus.readable_records import (
     SkippedRecords,
     check_captions_sendable,
     check_picture_there,
+    picture_pixels,
     readable_records,
     records_with_pictures,
 )
 from tandem.corpus.readers.image_sources import MAX_READ_BYTES, ImageFile, NoImage
 from tandem.corpus.records import Caption, ImageSource, Record
 from tandem.lab.training.data.caption_tokenizer import train_tokenizer
+from tandem.model_io.pictures.image_rules import ImageRules
 from tandem.model_io.texts.text import TextPreprocessor
 from tests.support.pictures.pictures import encoded, plain, png_header
 
@@ -43,7 +46,7 @@ class Bytes(ImageSource):
 def check() -> ModelCheck:
     """Of a model that takes 16 tokens."""
     texts = TextPreprocessor(train_tokenizer([SENTENCE], 200), max_text_tokens=16)
-    return ModelCheck(image_size=112, texts=texts)
+    return ModelCheck(partial(picture_pixels, rules=ImageRules(size=112)), texts)
 
 
 def a_record(*captions: str, image_bytes: bytes = PICTURE) -> Record:

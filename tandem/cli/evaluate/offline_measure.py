@@ -19,7 +19,12 @@ from tandem.cli.models.any_checkpoint import (
 from tandem.cli.neighbours.neighbour_gallery import CorpusPart
 from tandem.cli.terminal.console import errors
 from tandem.cli.terminal.progress import query_progress
-from tandem.corpus.readable_records import ModelCheck, RecordCheck, check_captions
+from tandem.corpus.readable_records import (
+    ModelCheck,
+    RecordCheck,
+    check_captions,
+    picture_pixels,
+)
 from tandem.corpus.records import Record
 from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, GalleryDigest
 from tandem.lab.evaluation.offline_report import offline_report
@@ -27,7 +32,7 @@ from tandem.lab.evaluation.reports.checkpoint_origin import origin_about
 from tandem.lab.evaluation.reports.report import NO_CROSS_ENCODER, Report
 from tandem.model_io.repository.precision import Precision
 from tandem.model_io.texts.text import TextPreprocessor
-from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
+from tandem.modeling.image_sources.region_tokens import RegionFile
 
 _TRAINED: Final = "asking pictures that were trained on"
 
@@ -83,12 +88,9 @@ class OfflineMeasure:
         captions, because a distractor needs none.
         """
         texts = texts_of(self._checkpoint, self._asked.truncation_policy)
-        check: RecordCheck
-        if self._images is None:
-            rules = self._checkpoint.model.config.image_rules
-            check = ModelCheck(rules.size, texts, needs_caption=False, fit=rules.fit)
-        else:
-            check = RegionCheck(self._images, texts, needs_caption=False)
+        pixels = partial(picture_pixels, rules=self._checkpoint.model.config.image_rules)
+        content = self._images.content if self._images else pixels
+        check = ModelCheck(content, texts, needs_caption=False)
         if self._retriever is None:
             return check
         return partial(_check_both, texts_of(self._retriever, self._asked.truncation_policy), check)

@@ -17,6 +17,7 @@ from tandem.corpus.readable_records import (
     ModelCheck,
     OnError,
     SkippedRecords,
+    picture_pixels,
     readable_records,
 )
 from tandem.lab.evaluation.calibration.held_out_pools import HeldOutPools
@@ -154,9 +155,8 @@ def _pools(
 ) -> tuple[Mapping[str, HeldOutPools], HeldOutPools | None]:
     config = checkpoint.model.config
     skipped = SkippedRecords(goes_on=asked.on_error is OnError.SKIP)
-    check = ModelCheck(
-        config.image_size, TextPreprocessor(checkpoint.tokenizer, config.max_text_tokens)
-    )
+    texts = TextPreprocessor(checkpoint.tokenizer, config.max_text_tokens)
+    check = ModelCheck(partial(picture_pixels, rules=config.image_rules), texts)
     corpus = open_corpus(asked.corpus, split, asked.seed, asked.gallery_count, skipped)
     records = list(readable_records(corpus, check, skipped))
     for line in skipped.report():

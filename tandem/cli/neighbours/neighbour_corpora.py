@@ -14,7 +14,7 @@ from tandem.cli.models.any_checkpoint import (
 )
 from tandem.cli.neighbours.neighbour_gallery import BuildOptions, neighbour_gallery
 from tandem.cli.terminal.progress import LongWork, query_progress
-from tandem.corpus.readable_records import ModelCheck, RecordCheck, SkippedRecords
+from tandem.corpus.readable_records import ModelCheck, SkippedRecords, picture_pixels
 from tandem.corpus.records import Record
 from tandem.lab.evaluation.gallery import DIRECTIONS, Gallery, gallery_digest
 from tandem.lab.evaluation.offline import OfflineGallery
@@ -30,7 +30,7 @@ from tandem.lab.neighbours.lists.gallery_neighbours import (
 )
 from tandem.model_io.repository.precision import Precision
 from tandem.modeling.default_checkpoint import default_checkpoint
-from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
+from tandem.modeling.image_sources.region_tokens import RegionFile
 
 
 class NeighbourBuild:
@@ -63,17 +63,14 @@ class NeighbourBuild:
 
         Raises ValueError where none is left, and for records without a shared language.
         """
-        rules, texts = self._loaded.model.config.image_rules, texts_of(self._loaded)
-        check: RecordCheck = ModelCheck(rules.size, texts, fit=rules.fit)
-        if self._regions:
-            check = RegionCheck(self._regions, texts)
         asked = self._asked
+        pixels = partial(picture_pixels, rules=self._loaded.model.config.image_rules)
+        content = self._regions.content if self._regions else pixels
+        check = ModelCheck(content, texts_of(self._loaded))
         gallery = neighbour_gallery(records, asked.language, asked.captions, check, self._skipped)
-        return replace(gallery, content_of=self._region_bytes) if self._regions else gallery
-
-    def _region_bytes(self, record: Record) -> bytes:
-        assert self._regions is not None, "a gallery of regions alone calls it"
-        return self._regions.vectors(record.record_id).numpy().tobytes()
+        if not self._regions:
+            return gallery
+        return replace(gallery, content_of=lambda record: content(record).tobytes())
 
     def trained_names(self, gallery: Gallery) -> Sequence[str]:
         """Returns the gallery's pictures that a checkpoint is known to have been trained on.

@@ -16,6 +16,7 @@ from tandem.cli.terminal.progress import LongWork
 from tandem.cli.train.train_options import FINETUNE, SCENES, TrainOptions
 from tandem.cli.train.train_seeds import SeedRuns, train_seeds
 from tandem.corpus.readable_records import (
+    ModelCheck,
     OnError,
     SkippedRecords,
     readable_records,
@@ -38,7 +39,7 @@ from tandem.lab.training.runs.run import (
 )
 from tandem.lab.training.runs.run_state import FILE_NAME
 from tandem.lab.training.sources.chosen_captions import FittingCaptions, SpokenCaptions
-from tandem.lab.training.sources.record_source import RecordSource, TextCheck
+from tandem.lab.training.sources.record_source import RecordSource
 from tandem.lab.training.sources.scene_source import SceneSource
 from tandem.lab.training.train import TrainingSource
 from tandem.lab.training.train import train as train_by
@@ -162,7 +163,7 @@ class _Reading:
             skipped=self._skipped,
         )
 
-    def _of(self, records: Iterable[Record], check: TextCheck) -> Iterable[Record]:
+    def _of(self, records: Iterable[Record], check: ModelCheck) -> Iterable[Record]:
         """Yields the records that the model can read, in order."""
         if self._asked.drop_long_captions:
             self._captions = self._captions or FittingCaptions(check.texts)

@@ -55,9 +55,12 @@ TrainingSource = SceneSource | RecordSource
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecalls:
+class RunEnd:
+    """Holds a run's recalls, and its model after the last step, which need not be the best."""
+
     before: FirstRecall
     best: DevRecall
+    model: JointModel | ZooModel | PublishedLearner
 
 
 def train(  # noqa: PLR0913
@@ -71,7 +74,7 @@ def train(  # noqa: PLR0913
     state_every_step_count: int = 50,
     device: torch.device = _CPU,
     processes: Processes = ALONE,
-) -> RunRecalls:
+) -> RunEnd:
     """Trains by the recipe on the source, and keeps the best checkpoint by dev score.
 
     A recipe that begins with a checkpoint begins with `init`, by default the bundled one. `folder`
@@ -133,7 +136,7 @@ def train(  # noqa: PLR0913
         assert isinstance(tokenizer, Tokenizer), "a published model's texts are ruled"
         before, best = _train_encoder(model, data, tokenizer, run)
     run.end(f"{run.seconds():,.0f} s")
-    return RunRecalls(before, best)
+    return RunEnd(before, best, model)
 
 
 def _train_published(

@@ -123,3 +123,6 @@ class RegionRules:
         """Raises ValueError unless a region has numbers and an image may have one."""
         within("feature_width", self.feature_width, 1, _MAX_SIZE)
         within("max_regions", self.max_regions, 1, _MAX_SIZE)
+
+
+PictureRules = ImageRules | RegionRules

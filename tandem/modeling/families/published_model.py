@@ -30,7 +30,7 @@ from typing import Literal
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from tandem.model_io.pictures.image_rules import ImageRules, RegionRules
+from tandem.model_io.pictures.image_rules import PictureRules, RegionRules
 from tandem.model_io.texts.text_rules import TextRules
 
 FusionName = Literal["none", "add", "norm_add"]
@@ -44,7 +44,7 @@ class BiEncoderParts:
     embed_image: nn.Module
     """Reads pixels; or a detector's regions and their mask."""
     text: TextRules
-    image: ImageRules | RegionRules
+    image: PictureRules
     embedding_dim: int
     has_image_tokens: bool = False
     """Whether `embed_image` also returns the tokens that this model's `score_pair` reads."""
@@ -59,7 +59,7 @@ class CrossEncoderParts:
     """None if the bi-encoder of the same model returns the tokens with its embedding, or if they
     are a detector's regions."""
     text: TextRules
-    image: ImageRules | RegionRules
+    image: PictureRules
     image_token_count: int
     token_width: int
 

@@ -9,7 +9,6 @@ Shapes: N images of the file, B records, n regions of one image, R regions at mo
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from tandem.corpus.readable_records import RecordFault, RecordUnreadable, check_captions
+from tandem.corpus.readable_records import RecordFault, RecordUnreadable
 from tandem.corpus.records import Record
 from tandem.corpus.regions.image_names import ImageNames
-from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.config import REGION_WIDTH
 from tandem.platform.files.json_object import FileInvalid, check_file
 
@@ -175,6 +173,20 @@ class RegionFile:
         tokens_RD: Tensor = self._tokens[row]
         return tokens_RD[: int(self._counts[row])]
 
+    def content(self, record: Record) -> NDArray[np.float16]:
+        """Returns a record's regions, float16 [n, D]; raises RecordUnreadable if it cannot."""
+        if record.record_id not in self:
+            why = "the file of regions has none of it"
+            raise RecordUnreadable(record, RecordFault.REGIONS_MISSING, why)
+        row = self._row(record.record_id)
+        tokens_RD: Tensor = self._tokens[row]
+        # Padding too, which `of` gives: in attention zero times infinity is NaN.
+        if not tokens_RD.isfinite().all():
+            why = "the file has NaN or infinity among them"
+            raise RecordUnreadable(record, RecordFault.REGIONS_UNREADABLE, why)
+        vectors_nD: NDArray[np.float16] = tokens_RD[: int(self._counts[row])].numpy()
+        return vectors_nD
+
     def of(self, records: Sequence[Record]) -> tuple[Tensor, Tensor]:
         """Returns float16 [B, R, D] and int64 [B, R]; raises RegionFileInvalid naming a record."""
         rows = [self._row(record.record_id) for record in records]
@@ -187,25 +199,3 @@ class RegionFile:
         if name is None:
             raise RegionFileInvalid(f"{self._path} has no regions of record {record_id!r}")
         return self._rows[name]
-
-
-@dataclass(frozen=True, slots=True)
-class RegionCheck:
-    """Checks, by reading them, that a record's regions are finite, and that every caption fits."""
-
-    regions: RegionFile
-    texts: TextPreprocessor
-    needs_caption: bool = True
-    """Whether a record without captions is a fault too."""
-
-    def __call__(self, record: Record) -> None:
-        """Raises RecordUnreadable for the first fault."""
-        check_captions(record, self.texts, self.needs_caption)
-        if record.record_id not in self.regions:
-            why = "the file of regions has none of it"
-            raise RecordUnreadable(record, RecordFault.REGIONS_MISSING, why)
-        tokens, _ = self.regions.of([record])
-        # Masked rows too, because zero times infinity is NaN and spreads.
-        if not tokens.isfinite().all():
-            why = "the file has NaN or infinity among them"
-            raise RecordUnreadable(record, RecordFault.REGIONS_UNREADABLE, why)

@@ -18,7 +18,7 @@ from tandem.lab.training.recipes.recipe import JointRecipe, on_corpus
 from tandem.lab.training.runs.loss_curve import read_curve
 from tandem.lab.training.sources.record_pairs import RecordPairs
 from tandem.lab.training.sources.record_source import RecordSource, records_sha256
-from tandem.lab.training.train import RunRecalls, train
+from tandem.lab.training.train import RunEnd, train
 from tandem.modeling.checkpoint import Checkpoint, load_checkpoint
 from tandem.modeling.config import REGION_WIDTH, ImageSource, JointConfig
 from tandem.modeling.image_sources.region_tokens import write_regions
@@ -71,7 +71,7 @@ def made_regions(some: list[Record], seed: int = 0) -> dict[str, NDArray[np.floa
 
 def train_fresh(
     recipe: JointRecipe, folder: Path, regions: Path | None = None, **options: object
-) -> RunRecalls:
+) -> RunEnd:
     """Trains on the first emoji, without progress unless it is given."""
     options.setdefault("progress", lambda *_: None)
     source = RecordSource(TRAIN, DEV, regions=regions)

@@ -21,7 +21,7 @@ from tandem.lab.training.runs.run_state import RunStateInvalid
 from tandem.lab.training.sources.record_source import RecordSource, divided
 from tandem.lab.training.stages.matcher_stage import _reciprocal_rank, matching_loss
 from tandem.lab.training.starting_model import starting_model
-from tandem.lab.training.train import RunRecalls, train
+from tandem.lab.training.train import RunEnd, train
 from tandem.modeling.checkpoint import load_checkpoint
 from tandem.modeling.towers.two_towers import TwoTowers
 from tests.support.modeling.tiny_checkpoint import save_tiny_checkpoint, tiny_tokenizer
@@ -55,7 +55,7 @@ def tower_recipe(**changes: object) -> TowersRecipe:
     return replace(on_corpus(recipe, "emoji"), **changes)  # type: ignore[arg-type]
 
 
-def train_towers(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
+def train_towers(recipe: Recipe, folder: Path, **options: object) -> RunEnd:
     """Trains on the first emoji, without progress unless it is given."""
     options.setdefault("progress", lambda *_: None)
     return train(recipe, RecordSource(TRAIN, ()), folder, **options)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from tandem.lab.training.recipes.recipe import Recipe, ZooRecipe, on_corpus
 from tandem.lab.training.runs.loss_curve import read_curve
 from tandem.lab.training.sources.record_source import RecordSource
 from tandem.lab.training.starting_model import in_its_shape
-from tandem.lab.training.train import RunRecalls, train
+from tandem.lab.training.train import RunEnd, train
 from tandem.lab.training.zoo_training import starting_zoo_model
 from tandem.lab.zoo.checkpoint import load_zoo_checkpoint
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
@@ -47,7 +47,7 @@ def zoo_recipe(**changes: object) -> ZooRecipe:
     return replace(on_corpus(recipe, "emoji"), **changes)  # type: ignore[arg-type]
 
 
-def train_zoo_model(recipe: Recipe, folder: Path, **options: object) -> RunRecalls:
+def train_zoo_model(recipe: Recipe, folder: Path, **options: object) -> RunEnd:
     """Trains on the first emoji, without progress unless it is given."""
     options.setdefault("progress", lambda *_: None)
     return train(recipe, RecordSource(TRAIN, ()), folder, **options)  # type: ignore[arg-type]

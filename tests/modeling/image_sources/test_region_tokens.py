@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from tandem.corpus.readable_records import RecordUnreadable
+from tandem.corpus.readable_records import ModelCheck, RecordUnreadable
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.model_io.repository.manifest import JOINT_ENCODER, read_manifest
@@ -22,7 +22,6 @@ from tandem.modeling.config import Encoder, JointConfig
 from tandem.modeling.export.export import export_model
 from tandem.modeling.export.verification import verify_repository
 from tandem.modeling.image_sources.region_tokens import (
-    RegionCheck,
     RegionFile,
     RegionFileInvalid,
     region_tokens,
@@ -224,7 +223,7 @@ def test_regions_that_are_not_numbers_are_named(tmp_path: Path, file: RegionFile
         tiny_tokenizer(tuple(c.text for each in RECORDS for c in each.captions)), 64
     )
 
-    check = RegionCheck(RegionFile(path), texts)
+    check = ModelCheck(RegionFile(path).content, texts)
 
     with pytest.raises(RecordUnreadable, match=f"{RECORDS[0].record_id}.*NaN or infinity"):
         check(RECORDS[0])

@@ -12,7 +12,7 @@ from tandem.lab.training.recipes.named_recipes import finetune
 from tandem.lab.training.recipes.recipe import JointRecipe
 from tandem.lab.training.sources.record_source import RecordSource
 from tandem.lab.training.starting_model import as_trained
-from tandem.lab.training.train import RunRecalls, train
+from tandem.lab.training.train import RunEnd, train
 from tandem.modeling.checkpoint import save_checkpoint
 from tests.support.modeling.tiny_checkpoint import tiny_model
 
@@ -35,7 +35,7 @@ def train_further(
     dev_records: Iterable[Record],
     folder: Path,
     **options: object,
-) -> RunRecalls:
+) -> RunEnd:
     options.setdefault("progress", lambda *_: None)
     return train(
         as_trained(recipe, init),

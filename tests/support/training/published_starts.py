@@ -22,7 +22,8 @@ from tests.support.modeling.published_pairs import write_json, write_tokenizer
 Weights = dict[str, Tensor]
 
 _SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-_MEAN, _STD = [0.48, 0.46, 0.41], [0.27, 0.26, 0.28]
+# Of scenes, which are mostly white. With a photograph's, the white is what a patch says.
+_MEAN, _STD = [0.98, 0.98, 0.98], [0.1, 0.1, 0.1]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class Size:
             "num_hidden_layers": self.layer_count,
             "num_attention_heads": self.head_count,
             "intermediate_size": 4 * self.width,
+            # transformers' 0.02 is for a width of 768: at 128 layers hardly add to what they read,
+            # and neither a text nor a picture moves the logit.
+            "initializer_range": self.width**-0.5,
         }
 
 
@@ -63,7 +67,9 @@ def write_start(family: str, folder: Path, captions: Iterable[str], size: Size) 
 
 
 def _linear(name: str, into: int, out: int) -> Weights:
-    return {f"{name}.weight": torch.randn(out, into) * 0.02, f"{name}.bias": torch.zeros(out)}
+    # Of the scale at which a layer gives on what it reads.
+    weight = torch.randn(out, into) * into**-0.5
+    return {f"{name}.weight": weight, f"{name}.bias": torch.zeros(out)}
 
 
 def _norm(name: str, width: int) -> Weights:
@@ -181,6 +187,38 @@ def _words(folder: Path, words: list[str]) -> dict[str, Any]:
     return {"vocab_size": len(ids), "max_position_embeddings": 64}
 
 
+def _metaclip_2(folder: Path, words: list[str], size: Size) -> None:
+    from transformers import MetaClip2Config, MetaClip2Model
+
+    text, vision = _clip_fields(folder, words, size)
+    config = MetaClip2Config(text_config=text, vision_config=vision, projection_dim=size.width // 2)
+    MetaClip2Model(config).save_pretrained(folder)
+    write_json(folder / "preprocessor_config.json", _processor("CLIP", size))
+
+
+def _blip2(folder: Path, words: list[str], size: Size) -> None:
+    from transformers import Blip2Config, Blip2ForImageTextRetrieval
+
+    text: dict[str, Any] = size.tower | _words(folder, words)
+    unused = {"hidden_size": 16, "ffn_dim": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = Blip2Config(
+        qformer_config=text
+        | {
+            "vocab_size": text["vocab_size"] + 1,
+            "encoder_hidden_size": size.width,
+            "use_qformer_text_input": True,
+            "cross_attention_frequency": 1,
+        },
+        vision_config=size.tower | {"image_size": size.pixels, "patch_size": size.patch},
+        text_config={"model_type": "opt", "word_embed_proj_dim": 16, **unused},
+        num_query_tokens=4,
+        image_text_hidden_size=size.width // 2,
+        image_token_index=None,
+    )
+    Blip2ForImageTextRetrieval(config).save_pretrained(folder)
+    write_json(folder / "preprocessor_config.json", _processor("Blip", size))
+
+
 def _visual_bert(folder: Path, words: list[str], size: Size) -> None:
     from transformers import VisualBertConfig, VisualBertForPreTraining
 
@@ -207,9 +245,7 @@ def _blip(folder: Path, words: list[str], size: Size) -> None:
     text |= {"vocab_size": count + 2, "bos_token_id": count, "sep_token_id": 3}
     config = BlipConfig(
         text_config=text | {"encoder_hidden_size": size.width},
-        # Its own default of 1e-10 is for a start from trained weights; nothing learns from it.
-        vision_config=size.tower
-        | {"image_size": size.pixels, "patch_size": size.patch, "initializer_range": 0.02},
+        vision_config=size.tower | {"image_size": size.pixels, "patch_size": size.patch},
         image_text_hidden_size=size.width // 2,
     )
     BlipForImageTextRetrieval(config).save_pretrained(folder)
@@ -219,15 +255,18 @@ def _blip(folder: Path, words: list[str], size: Size) -> None:
 def _clip(folder: Path, words: list[str], size: Size) -> None:
     from transformers import CLIPConfig, CLIPModel
 
-    text = {**size.tower, **_words(folder, words), "bos_token_id": 2, "eos_token_id": 3}
-    config = CLIPConfig(
-        text_config=text | {"projection_dim": size.width // 2},
-        vision_config=size.tower
-        | {"image_size": size.pixels, "patch_size": size.patch, "projection_dim": size.width // 2},
-        projection_dim=size.width // 2,
-    )
+    text, vision = _clip_fields(folder, words, size)
+    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=size.width // 2)
     CLIPModel(config).save_pretrained(folder)
     write_json(folder / "preprocessor_config.json", _processor("CLIP", size))
+
+
+def _clip_fields(
+    folder: Path, words: list[str], size: Size
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    both = size.tower | {"projection_dim": size.width // 2}
+    text = both | _words(folder, words) | {"bos_token_id": 2, "eos_token_id": 3}
+    return text, both | {"image_size": size.pixels, "patch_size": size.patch}
 
 
 def _siglip(folder: Path, words: list[str], size: Size) -> None:
@@ -266,10 +305,18 @@ FAMILIES: Final[Mapping[str, Callable[[Path, list[str], Size], None]]] = {
     "visual_bert": _visual_bert,
     "vilt": _vilt,
     "blip": _blip,
+    "blip-2": _blip2,
     "clip": _clip,
+    "metaclip_2": _metaclip_2,
     "siglip": _siglip,
 }
 """VILLA has UNITER's layout."""
 OF_REGIONS: Final = ("oscar", "vinvl", "uniter", "m3p", "visual_bert")
-MODES: Final[Mapping[str, Mode]] = {"vilt": "ce", "clip": "be", "siglip": "be"}
+MODES: Final[Mapping[str, Mode]] = {
+    "vilt": "ce",
+    "blip-2": "ce",
+    "clip": "be",
+    "metaclip_2": "be",
+    "siglip": "be",
+}
 """Families that are a BE or a CE alone."""

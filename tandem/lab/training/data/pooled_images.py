@@ -3,8 +3,9 @@
 Shapes: N pictures, B rows, R image tokens, D token width.
 """
 
-from collections.abc import Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tandem.corpus.records import Record
-from tandem.modeling.image_sources.region_tokens import RegionFile
 
 
 class HeldImages:
@@ -31,16 +31,26 @@ class HeldImages:
         return tokens_BRD, torch.ones(tokens_BRD.shape[:2], dtype=torch.int64)
 
 
-class RegionImages:
-    """Reads a detector's regions from their file on demand: COCO's are 23 GB."""
+class ReadImages:
+    """Reads records on demand, because COCO's regions take 23 GB and its pictures 50 GB."""
 
-    def __init__(self, regions: RegionFile, records: Sequence[Record]) -> None:
-        """`records` are the pictures, in the order of their numbers."""
-        self._regions, self._records = regions, records
+    def __init__(
+        self, content: Callable[[Record], NDArray[Any]], records: Sequence[Record]
+    ) -> None:
+        """`content` gives a record's rows; `records` are in the order of their numbers."""
+        self._content, self._records = content, records
+        self._threads = ThreadPoolExecutor()
 
     def of(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns the same; raises RegionFileInvalid for a record that the file lacks."""
-        return self._regions.of([self._records[number] for number in numbers])
+        """Returns the rows, padded with zeros to the most of them, and their mask, int64 [B, R]."""
+        contents = [*self._threads.map(self._content, [self._records[each] for each in numbers])]
+        most = max(map(len, contents))
+        made = np.zeros((len(contents), most, *contents[0].shape[1:]), contents[0].dtype)
+        mask = np.zeros((len(contents), most), np.int64)
+        for row, content in enumerate(contents):
+            made[row, : len(content)] = content
+            mask[row, : len(content)] = 1
+        return torch.from_numpy(made), torch.from_numpy(mask)
 
     def tokens(self, *_: object) -> Self:
         """Returns itself: no backbone makes them."""

@@ -5,7 +5,7 @@ Shapes: N pictures, V views, R image tokens, D token width.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from itertools import groupby
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tandem.corpus.readable_records import ModelCheck, picture_bytes
+from tandem.corpus.readable_records import picture_bytes
 from tandem.corpus.records import Record
 from tandem.lab.training.data.pooled_images import HeldImages
 from tandem.lab.training.runs.run import Run
@@ -35,13 +35,13 @@ class FrozenPictures:
     def __init__(
         self,
         records: Sequence[Record],
-        check: ModelCheck,
+        content: Callable[[Record], NDArray[np.uint8]],
         config: JointConfig,
         folder: Path,
         view_count: int = 1,
         view_stretch: float = 0.0,
     ) -> None:
-        self._records, self._check, self._config = records, check, config
+        self._records, self._content, self._config = records, content, config
         self._folder, self._view_count, self._view_stretch = folder, view_count, view_stretch
 
     def tokens(self, backbone: nn.Module, run: Run, stage: str) -> HeldImages:
@@ -103,7 +103,7 @@ class FrozenPictures:
         self, number: int, places: Sequence[int], digests: Sequence[bytes]
     ) -> list[NDArray[np.uint8]]:
         """Returns some views of one picture, which is decoded once."""
-        pixels = self._check.pixels(self._records[number])
+        pixels = self._content(self._records[number])
         # The first view's digest names the picture.
         key = digests[number * self._view_count]
         return [

@@ -8,41 +8,44 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tandem.corpus.readable_records import ModelCheck, SkippedRecords, picture_bytes
+from tandem.corpus.readable_records import (
+    ModelCheck,
+    SkippedRecords,
+    picture_bytes,
+    picture_pixels,
+    readable_records,
+)
+from tandem.corpus.record_regions import RecordRegions
 from tandem.corpus.records import Record
 from tandem.lab.training.data.batches import RuledTexts, Splitter
 from tandem.lab.training.data.pair_pool import check_family_count
-from tandem.lab.training.data.pooled_images import RegionImages
-from tandem.lab.training.published.contents import (
-    ContentImages,
-    PictureRules,
-    PublishedContents,
-)
+from tandem.lab.training.data.pooled_images import ReadImages
 from tandem.lab.training.recipes.recipe import Recipe
 from tandem.lab.training.runs.run import NOTE_STAGE, Progress, Run
 from tandem.lab.training.sources.frozen_pictures import FrozenPictures
 from tandem.lab.training.sources.record_pairs import RecordPairs
 from tandem.lab.training.sources.source import Pictures, PixelPictures, TrainingData
 from tandem.lab.training.stages.backbone_lessons import BackboneLesson, PairLesson
+from tandem.model_io.pictures.image_rules import ImageRules, PictureRules
 from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
-from tandem.modeling.image_sources.region_tokens import RegionCheck, RegionFile
+from tandem.modeling.image_sources.region_sources import open_region_source
+from tandem.modeling.image_sources.region_tokens import RegionFile
 from tandem.modeling.joint_model import JointModel
 from tandem.modeling.trained_pictures import TrainedPictures
 
 _FROZEN: Final = ("efficientnet_lite0", "efficientnet_lite0_early", "vision_tower")
 """Image sources that do not learn unless a run has steps for them."""
 
-TextCheck = ModelCheck | RegionCheck | PublishedContents
-"""A check that has the preprocessor of captions."""
-
-ReadRecords = Callable[[Iterable[Record], TextCheck], Iterable[Record]]
+ReadRecords = Callable[[Iterable[Record], ModelCheck], Iterable[Record]]
 """Yields those of a corpus' records that a model can read, by its check."""
 
 
@@ -57,7 +60,9 @@ class RecordSource:
         regions: Path | None = None,
         features: Path | None = None,
         default_features: Path | None = None,
-        read: ReadRecords = lambda records, _: records,
+        read: ReadRecords = lambda records, check: readable_records(
+            records, check, SkippedRecords()
+        ),
         skipped: SkippedRecords | None = None,
     ) -> None:
         """`regions`: the file to read instead of pixels. `skipped`: where `read` counts.
@@ -132,23 +137,22 @@ class RecordSource:
         check_family_count(pairs, recipe.batch_family_counts)
 
         def pictures_of(some: Sequence[Record], view_count: int) -> Pictures:
-            if isinstance(check, PublishedContents):
-                return ContentImages(check, some)
-            if isinstance(check, RegionCheck):
-                return RegionImages(check.regions, some)
-            if kept_in and is_frozen and isinstance(config, JointConfig):
-                return FrozenPictures(some, check, config, kept_in, view_count, recipe.view_stretch)
+            if self._regions or not isinstance(config, JointConfig):
+                return ReadImages(check.content, some)
+            if kept_in and is_frozen:
+                return FrozenPictures(
+                    some, check.content, config, kept_in, view_count, recipe.view_stretch
+                )
             if view_count > 1:
                 raise ValueError(
                     f"view_count is {view_count}, and only tokens that are kept have views: name a "
                     "folder with --features, and a frozen image source"
                 )
-            return PixelPictures(len(some), lambda number: check.pixels(some[number]))
+            return PixelPictures(len(some), lambda number: check.content(some[number]))
 
         def lesson(model: JointModel, tokenizer: Tokenizer, run: Run) -> BackboneLesson:
-            assert isinstance(check, ModelCheck), "only a backbone over pixels learns"
             return PairLesson(
-                model, pairs, lambda number: check.pixels(records[number]), tokenizer, run
+                model, pairs, lambda number: check.content(records[number]), tokenizer, run
             )
 
         picture_sha256s: list[bytes] = []
@@ -177,21 +181,35 @@ class RecordSource:
             ),
         )
 
-    def _check(self, config: JointConfig | PictureRules, tokenizer: Splitter) -> TextCheck:
+    def _check(self, config: JointConfig | PictureRules, tokenizer: Splitter) -> ModelCheck:
         """Returns what checks that the model can read a record, and reads it."""
         if isinstance(tokenizer, RuledTexts):
             assert not isinstance(config, JointConfig), "a published model's"
-            return PublishedContents(config, tokenizer.preprocessor, self._regions)
+            return ModelCheck(content_reader(config, self._regions), tokenizer.preprocessor)
         assert isinstance(config, JointConfig), "models that Tandem defines have a JointConfig"
         texts = TextPreprocessor(tokenizer, config.max_text_tokens)
         if self._regions:
-            return RegionCheck(RegionFile(self._regions), texts)
-        return ModelCheck(config.image_size, texts, fit=config.image_rules.fit)
+            return ModelCheck(RegionFile(self._regions).content, texts)
+        return ModelCheck(partial(picture_pixels, rules=config.image_rules), texts)
 
     def _train(self) -> list[Record]:
         if self._candidates is None:
             self._candidates = list(self._train_records)
         return self._candidates
+
+
+def content_reader(rules: PictureRules, regions: Path | None) -> Callable[[Record], NDArray[Any]]:
+    """Returns what reads a record for a published model: pixels, or vectors of its regions.
+
+    Raises ValueError unless `regions`, a detector's file, are given to a model of them.
+    """
+    if isinstance(rules, ImageRules):
+        if regions is not None:
+            raise ValueError(f"--regions {regions} would be ignored: the model reads pixels")
+        return partial(picture_pixels, rules=rules)
+    if regions is None:
+        raise ValueError(f"the model reads {rules} of a detector; give them with --regions")
+    return partial(RecordRegions(open_region_source(regions)).vectors, rules=rules)
 
 
 def _regions_sha256(path: Path) -> str:

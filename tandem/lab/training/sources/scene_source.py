@@ -11,12 +11,12 @@ from tandem.corpus.scenes.nouns import LANGUAGES
 from tandem.corpus.scenes.records import scene_families
 from tandem.corpus.scenes.scene import Scene
 from tandem.lab.training.data.batches import Splitter
-from tandem.lab.training.published.contents import PictureRules
 from tandem.lab.training.recipes.recipe import CooperativeRecipe, Recipe, Towers
 from tandem.lab.training.runs.run import Progress, Run
 from tandem.lab.training.sources.scene_pairs import ScenePairs
 from tandem.lab.training.sources.source import PixelPictures, TrainingData
 from tandem.lab.training.stages.backbone_lessons import BackboneLesson, LabelLesson
+from tandem.model_io.pictures.image_rules import PictureRules
 from tandem.modeling.config import JointConfig
 from tandem.modeling.image_sources.image_backbone import ImageBackbone
 from tandem.modeling.joint_model import JointModel

@@ -14,8 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from tandem.lab.training.data.pair_pool import PairSource
-from tandem.lab.training.data.pooled_images import HeldImages, RegionImages
-from tandem.lab.training.published.contents import ContentImages
+from tandem.lab.training.data.pooled_images import HeldImages, ReadImages
 from tandem.lab.training.recipes.recipe import Recipe
 from tandem.lab.training.runs.run import Run
 from tandem.lab.training.sources.frozen_pictures import FrozenPictures
@@ -54,7 +53,7 @@ class PixelPictures:
         return HeldImages(tokens_NRD)
 
 
-Pictures = PixelPictures | FrozenPictures | RegionImages | ContentImages
+Pictures = PixelPictures | FrozenPictures | ReadImages
 """The pictures of one split, by number; `tokens` gives their image tokens."""
 
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tandem.corpus.readable_records import RecordCheck, SkippedRecords, readable_records
 from tandem.corpus.records import Record
 from tandem.corpus.scenes.records import scene_records
 from tandem.lab.training import train as training
 from tandem.lab.training.data.pair_pool import PairPool
-from tandem.lab.training.published.contents import ContentImages, PublishedContents
+from tandem.lab.training.data.pooled_images import ReadImages
 from tandem.lab.training.published.learner import PublishedLearner, starting_learner
 from tandem.lab.training.recipes.named_recipes import cooperative
 from tandem.lab.training.recipes.recipe import CooperativeRecipe, Mode, on_corpus
@@ -24,7 +22,7 @@ from tandem.lab.training.runs.loss_curve import read_curve
 from tandem.lab.training.runs.run import NOTE_STAGE
 from tandem.lab.training.runs.run_state import RunStateInvalid
 from tandem.lab.training.sources.record_pairs import RecordPairs
-from tandem.lab.training.sources.record_source import RecordSource
+from tandem.lab.training.sources.record_source import RecordSource, content_reader
 from tandem.model_io.repository.manifest import model_file
 from tandem.model_io.repository.precision import Precision
 from tandem.modeling.export.exported import ExportedModel
@@ -76,15 +74,12 @@ class Start:
         )
         return recipe.parts()[""]
 
-    def source(self, records: list[Record] = TRAIN) -> RecordSource:
-        def read(some: Iterable[Record], check: RecordCheck) -> Iterable[Record]:
-            return readable_records(some, check, SkippedRecords())
-
-        return RecordSource(records, DEV, regions=self.regions, read=read)
+    def source(self, records: list[Record] = TRAIN, dev: list[Record] = DEV) -> RecordSource:
+        return RecordSource(records, dev, regions=self.regions)
 
     def batches(self, learner: PublishedLearner, texts: Any) -> PairPool:
-        contents = PublishedContents(learner.config, texts.preprocessor, self.regions)
-        return PairPool(RecordPairs(TRAIN), ContentImages(contents, TRAIN), texts, 64)
+        images = ReadImages(content_reader(learner.config, self.regions), TRAIN)
+        return PairPool(RecordPairs(TRAIN), images, texts, 64)
 
 
 @pytest.fixture(name="regions", scope="session")
@@ -117,7 +112,7 @@ def test_every_weight_that_a_use_reads_learns_and_is_written_and_read(
 ) -> None:
     """One BE and one CE step with layers computed again, whose gradients are those without.
 
-    Only CLIP's and SigLIP's temperatures stay, which no loss here reads.
+    Only temperatures stay and BLIP-2's projections, which no loss here reads.
     """
     notes: list[str] = []
     # The smallest gradient moves a weight by the whole rate.
@@ -146,8 +141,20 @@ def test_every_weight_that_a_use_reads_learns_and_is_written_and_read(
     before, _ = starting_learner(recipe)
     after, _ = starting_learner(replace(recipe, pretrained=str(tmp_path / "out")))
     changed = {n for n, p in before.named_parameters() if not torch.equal(p, after.state_dict()[n])}
-    assert changed == {name for name, _ in before.named_parameters()}
-    stays = {"clip": ["logit_scale"], "siglip": ["logit_scale", "logit_bias"]}
+    unmoved = {name for name, _ in before.named_parameters()} - changed
+    # BLIP-2's head reads queries alone, so what the last layer makes of words has a gradient of 0.
+    of_words = {name for name in unmoved if ".score_pair.layers.layer.0." in name}
+    assert unmoved == (of_words if start.family == "blip-2" else set())
+    stays = {
+        "blip-2": [
+            f"{side}_projection.{each}"
+            for side in ("vision", "text")
+            for each in ("weight", "bias")
+        ],
+        "clip": ["logit_scale"],
+        "metaclip_2": ["logit_scale"],
+        "siglip": ["logit_scale", "logit_bias"],
+    }
     made_by = json.loads((tmp_path / "out" / "training.json").read_text())
     assert made_by["weights_without_gradient"] == stays.get(start.family, [])
     assert any("without a gradient" in note for note in notes) == (start.family in stays)
@@ -158,20 +165,14 @@ def test_every_weight_that_a_use_reads_learns_and_is_written_and_read(
 
 @pytest.mark.parametrize("family", ["uniter", "blip"])
 def test_a_trained_folder_scores_as_the_trainer_did(
-    family: str, tmp_path: Path, regions: Path, monkeypatch: pytest.MonkeyPatch
+    family: str, tmp_path: Path, regions: Path
 ) -> None:
     """Twenty rounds of both uses; the export of the folder has the logits of the last step."""
-    start, learners = started(family, tmp_path / "start", regions), []
-
-    def spied(recipe: CooperativeRecipe) -> Any:
-        learners.append(starting_learner(recipe))
-        return learners[-1]
-
-    monkeypatch.setattr(training, "starting_learner", spied)
-    training.train(start.recipe(20), start.source(), tmp_path / "out", lambda *_: None)
-    learner, texts = learners[0]
-    learner.eval()
-    ids, mask, contents, present = _given(start.batches(learner, texts))
+    start = started(family, tmp_path / "start", regions)
+    run = training.train(start.recipe(20), start.source(), tmp_path / "out", lambda *_: None)
+    learner = run.model.eval()
+    assert isinstance(learner, PublishedLearner)
+    ids, mask, contents, present = _given_of(start)
 
     manifest = export_published(
         read_published_model(tmp_path / "out"), tmp_path / "repository", Precision.FP32
@@ -243,6 +244,8 @@ def test_what_does_not_fit_a_run_is_named(tmp_path: Path, regions: Path) -> None
         run(start.source())
     with pytest.raises(RunStateInvalid, match="is of another recipe: corpus_sha256"):
         run(start.source(TRAIN[:60]), resume=True)
+    with pytest.raises(ValueError, match="dev has fewer than two families"):
+        run(start.source(dev=DEV[:4]), tmp_path / "new")  # of one family, so every recall is 100
     stranger = [replace(TRAIN[0], record_id="unknown"), *TRAIN]
     with pytest.raises(ValueError, match="no regions"):
         run(start.source(stranger), tmp_path / "new")

@@ -1,6 +1,7 @@
 """Pictures whose tokens a frozen network makes: each view once for all runs."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,20 +9,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tandem.corpus.readable_records import ModelCheck
+from tandem.corpus.readable_records import picture_pixels
 from tandem.lab.training.recipes.named_recipes import tiny
 from tandem.lab.training.runs.run import Run
 from tandem.lab.training.sources.frozen_pictures import FrozenPictures
 from tandem.lab.training.sources.kept_tokens import view_digest
 from tandem.lab.training.sources.picture_views import picture_view
-from tandem.model_io.texts.text import TextPreprocessor
 from tandem.modeling.config import JointConfig
-from tests.support.modeling.tiny_checkpoint import tiny_tokenizer
 from tests.support.training.emoji_tuning import records
 from tests.support.training.small_runs import fresh_run
 
 RECORDS = records("train", 5)
 CONFIG = JointConfig(vocabulary_size=100, image_source="efficientnet_lite0", image_size=64)
+PIXELS = partial(picture_pixels, rules=CONFIG.image_rules)
 
 
 class MeanColours(nn.Module):
@@ -46,8 +46,7 @@ def _run(tmp_path: Path) -> Run:
 
 def pictures(folder: Path, view_count: int, view_stretch: float = 0.0) -> FrozenPictures:
     """Returns the pictures of the records, with tokens kept in the folder."""
-    check = ModelCheck(64, TextPreprocessor(tiny_tokenizer(), 64))
-    return FrozenPictures(RECORDS, check, CONFIG, folder, view_count, view_stretch)
+    return FrozenPictures(RECORDS, PIXELS, CONFIG, folder, view_count, view_stretch)
 
 
 def test_a_picture_is_encoded_once_for_all_runs(tmp_path: Path, run: Run) -> None:
@@ -77,7 +76,7 @@ def test_the_same_weights_in_another_configuration_are_another_network(
     tmp_path: Path, run: Run
 ) -> None:
     """An activation is in no weight."""
-    check, network = ModelCheck(64, TextPreprocessor(tiny_tokenizer(), 64)), MeanColours()
+    network = MeanColours()
     for act in ("gelu", "quick_gelu"):
         vision = {"network": {"hidden_act": act}, "mean": [0.5] * 3, "std": [0.5] * 3}
         config = replace(
@@ -87,7 +86,7 @@ def test_the_same_weights_in_another_configuration_are_another_network(
             vision_token_count=4,
             vision_token_width=1280,
         )
-        FrozenPictures(RECORDS, check, config, tmp_path, 1).tokens(network, run, "tokens")
+        FrozenPictures(RECORDS, PIXELS, config, tmp_path, 1).tokens(network, run, "tokens")
     assert network.seen == 10
 
 

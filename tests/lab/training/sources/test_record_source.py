@@ -12,7 +12,7 @@ from tandem.corpus.records import Record
 from tandem.lab.training.recipes.recipe import Recipe
 from tandem.lab.training.runs.loss_curve import read_curve
 from tandem.lab.training.runs.run import NOTE_STAGE
-from tandem.lab.training.train import RunRecalls
+from tandem.lab.training.train import RunEnd
 from tandem.modeling.checkpoint import load_checkpoint, save_checkpoint
 from tandem.modeling.config import JointConfig
 from tandem.modeling.joint_model import JointModel
@@ -36,12 +36,12 @@ def _init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-Tune = Callable[..., RunRecalls]
+Tune = Callable[..., RunEnd]
 
 
 @pytest.fixture(name="tune")
 def _tune(init: Path) -> Tune:
-    def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> RunRecalls:
+    def tune(folder: Path, recipe: Recipe = RECIPE, **options: object) -> RunEnd:
         train_records = options.pop("train_records", records("train", 100))
         return train_further(recipe, init, train_records, records("val", 60), folder, **options)  # type: ignore[arg-type]
 
