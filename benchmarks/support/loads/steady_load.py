@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.support.loads.open_loop import quantile_ms
 from tandem.client import NO_RETRIES, AsyncClient, SearchResult
 from tandem.errors import TandemError
 
@@ -120,13 +121,6 @@ def _note(result: SearchResult, load: Load, seen: Seen) -> None:
             if item.match_logit is not None
         }
         seen.mixed_count += not shifts <= {result.model_version - 1}
-
-
-def quantile_ms(seconds: Sequence[float], share: float) -> float | None:
-    """Returns a quantile in ms; None of nothing."""
-    if not seconds:
-        return None
-    return round(1e3 * sorted(seconds)[min(len(seconds) - 1, int(share * len(seconds)))], 1)
 
 
 def main() -> None:
