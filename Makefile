@@ -180,7 +180,8 @@ coverage: .venv/.ok ## Runs the tests, reports which lines they reach, in every 
 # Without what an earlier run has kept, types take most of the time, on one core. Two processes of
 # mypy's own (--num-workers) are not safe: on a busy machine it gives its workers up as they start.
 check: .venv/.ok .venv/.docs_ok ## Checks style, types, the direction of imports, the protos and the documentation
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-rest
+	$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,--jobs 2) --output-sync=target \
+		check-types check-rest
 
 check-types: .venv/.ok
 	$(BIN)/mypy
