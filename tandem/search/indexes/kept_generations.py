@@ -201,7 +201,8 @@ class KeptGenerations:
             while not await self._round_is_short():
                 if time.monotonic() > began_time + _CATCH_UP_SECONDS:
                     lag = sum(each.lag for each in self._followers)
-                    raise GenerationRefused(why=f"it is {lag:,} changes behind; write less")
+                    why = f"a round of its changes takes over {_SHORT_SECONDS:.2f} s ({lag:,} left)"
+                    raise GenerationRefused(why=f"{why}; load the shards less, and try again")
             self._check_ready()
             why = await self._fence(wanted)
             if not why:
