@@ -166,6 +166,7 @@ async def test_certificates_change_under_load(
             for files, name in ((server_files, "localhost"), (client_files, "orchestrator")):
                 files.write(current, name, trusted=(current, following))
             await asyncio.sleep(0.1)
+            await one()  # so the caller has looked, however late, before the server shows the new
             for files, name in ((server_files, "localhost"), (client_files, "orchestrator")):
                 files.write(following, name, trusted=(current, following))
             await asyncio.sleep(0.1)

@@ -29,12 +29,11 @@ from tests.support.chassis.authority import Files
 from tests.support.chassis.open_door import address
 
 
-async def search(channel: grpc.aio.Channel, seconds: float = 20.0) -> None:
+async def search(channel: grpc.aio.Channel) -> None:
     """Makes one call; raises a TandemError."""
     stub = SearchServiceStub(channel)
-    await call(
-        stub.SearchItems, pb.SearchItemsRequest(), service="scripted", timeout_seconds=seconds
-    )
+    request = pb.SearchItemsRequest()
+    await call(stub.SearchItems, request, service="scripted", timeout_seconds=60.0)
 
 
 @asynccontextmanager
@@ -126,7 +125,7 @@ async def test_strangers_are_refused(
         for name, channel in channels.items():
             async with channel:
                 with pytest.raises(TandemError) as raised:
-                    await search(channel, seconds=60.0)
+                    await search(channel)
             assert type(raised.value) is ServiceUnavailable, name
 
 
@@ -160,7 +159,7 @@ async def test_an_authority_that_is_withdrawn_opens_nothing(
 
         async with open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel:
             with pytest.raises(ServiceUnavailable):
-                await search(channel, seconds=60.0)
+                await search(channel)
 
 
 async def test_silent_connections_do_not_block_others(
@@ -203,7 +202,7 @@ async def test_a_server_that_is_away_is_unavailable(
         open_channel(f"localhost:{proxy.port}", caller_files.identity()) as channel,
     ):
         with pytest.raises(ServiceUnavailable):
-            await search(channel, seconds=60.0)
+            await search(channel)
 
 
 @pytest.mark.parametrize(
