@@ -1,6 +1,7 @@
 """Makes items of the rows of data frames, Arrow's tables and dictionaries."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def table_items(
 
     It is the image, bytes or the path of a file, or without one the text. Each other column is an
     attribute, unless its value is missing; leave out columns of values that no attribute has, for
-    which an item is refused.
+    which an item is refused, as is one whose file cannot be read.
     """
     for row in _rows(table):
         cells = {name: cell for name, cell in row.items() if not _is_missing(cell)}
@@ -30,7 +31,9 @@ def table_items(
         if isinstance(item_id, float) and item_id.is_integer():
             item_id = int(item_id)
         if isinstance(image, (str, Path)):
-            image = Path(image).read_bytes()
+            image = Path(image)
+            with suppress(OSError):  # A path is refused alone, when the item is sent.
+                image = image.read_bytes()
         text = None if image is not None else cells.pop(text_column, None)
         named = {attribute_name(str(name)): cell for name, cell in cells.items()}
         yield Item(str(item_id), text=text, image=image, attributes=named)

@@ -254,6 +254,7 @@ def test_items_of_other_sources_stay(photos: Path, told: Told, tmp_path: Path) -
     write(tmp_path / "other/1/001.jpg", "of the same name")
     run("ingest", tmp_path / "other", told, "--index", "photos")
     said = run("sync", photos, told).stdout
+    assert "1 updated, of other sources: 1/001" in said
     assert "1 of other sources: x" in said
     assert "x" in told.ids
 

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from tandem.client import table_items
+from tandem.client.sendable import checked_item
+from tandem.errors import RequestMalformed
 
 
 class Frame:
@@ -37,16 +40,20 @@ def test_rows_of_an_arrow_table_are_pictures_or_texts(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"pixels")
     table = pa.table(
         {
-            "id": ["a", "b"],
-            "picture": [str(tmp_path / "a.jpg"), None],
-            "title": ["a cup", "a jug"],
-            "price": [Decimal("9.50"), None],
-            "day": [date(2026, 1, 1), None],
+            "id": ["a", "b", "c"],
+            "picture": [str(tmp_path / "a.jpg"), None, str(tmp_path / "none.jpg")],
+            "title": ["a cup", "a jug", "a pot"],
+            "price": [Decimal("9.50"), None, None],
+            "day": [date(2026, 1, 1), None, None],
         }
     )
 
-    first, second = table_items(table, id_column="id", image_column="picture", text_column="title")
+    first, second, missing = table_items(
+        table, id_column="id", image_column="picture", text_column="title"
+    )
 
     assert (first.image, first.text) == (b"pixels", None)
     assert first.attributes == {"title": "a cup", "price": Decimal("9.50"), "day": date(2026, 1, 1)}
     assert (second.image, second.text, second.attributes) == (None, "a jug", {})
+    with pytest.raises(RequestMalformed, match="the content is of type PosixPath"):
+        checked_item(missing)

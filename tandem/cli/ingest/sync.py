@@ -98,7 +98,8 @@ class _Sync(SourceJob):
         copies = [(old.item_id, row.item_id) for group in plan.copies for row, old in group]
         operations: dict[str, Sequence[str]] = {
             "added": [row.item_id for row in plan.encoded if row.item_id not in known],
-            "updated": sorted(known),
+            "updated": sorted(known - self.other_ids),
+            "updated, of other sources": sorted(known & self.other_ids),
             "renamed": [f"{old} → {new}" for old, new in copies],
             "changed": [
                 new.item_id for new, old in plan.changed if new.attributes != old.attributes
