@@ -20,9 +20,8 @@ from tandem.contract.picture_base64 import is_data_uri, picture_bytes
 from tandem.v1 import content_pb2
 
 # Schemes and media types are without case.
-_PICTURE = re.compile(r"\s*data:image/", re.IGNORECASE)
-_PREFIX_CHARACTERS = 256
-_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
+_PICTURE = re.compile(r"\s{0,9}data:image/", re.IGNORECASE)
+_URL = re.compile(r"\s{0,9}[A-Za-z][A-Za-z0-9+.-]{0,200}:")
 _BASE64_REMEDY = "send the bytes of the picture's file as base64"
 _PICTURES = ("image", "image_url", "image_base64")
 # OpenAI has two names for each.
@@ -32,7 +31,7 @@ _TEXT_TYPES, _PICTURE_TYPES = ("text", "input_text"), (*_PICTURES, "input_image"
 def content_of(value: Any, where: str) -> content_pb2.Content:  # noqa: ANN401 (JSON)
     """Returns the content of a JSON value; raises RequestMalformed, which names `where`."""
     if isinstance(value, str):
-        if is_data_uri(value) or _PICTURE.match(value[:_PREFIX_CHARACTERS]):
+        if is_data_uri(value) or _PICTURE.match(value):
             return content_pb2.Content(image=_image_bytes(value, where))
         return content_pb2.Content(text=text_of(value, where))
     if not isinstance(value, dict):
@@ -68,7 +67,7 @@ def text_of(value: Any, where: str) -> str:  # noqa: ANN401 (JSON)
 
 def _image_bytes(text: str, where: str) -> bytes:
     """Returns the bytes of base64 or a data: URI; raises RequestMalformed."""
-    if not is_data_uri(text) and _URL.match(text[:_PREFIX_CHARACTERS]):
+    if not is_data_uri(text) and _URL.match(text):
         raise malformed(
             f"{where} is a URL, and nothing is fetched",
             "send the picture's bytes as base64, or as a data: URI with base64",

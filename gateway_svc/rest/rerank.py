@@ -15,7 +15,7 @@ from gateway_svc.openapi import CONTENT, TEXT, Schema, closed_object, fields
 from gateway_svc.rest.content_json import content_of, text_of
 from gateway_svc.upstream import method_named
 from tandem.chassis.telemetry.request_id import current_request_id
-from tandem.contract.content import readable_start
+from tandem.contract.content import LONG_TEXT_CHARACTERS
 from tandem.contract.search.documents import SCORED_WIRE, ScoredDocuments
 from tandem.errors import TextEmpty
 from tandem.v1 import content_pb2
@@ -141,12 +141,11 @@ def _count(members: dict[str, Any], document_count: int) -> int:
 
 def _add_pairs(request: pb.ScoreDocumentsRequest, query: object, documents: list[Any]) -> None:
     request.query.CopyFrom(_content(query, "query"))
+    is_cut = request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE
     for number, each in enumerate(documents):
         document = _document(each, f"documents[{number}]")
-        if request.truncation_policy == content_pb2.TRUNCATION_POLICY_TRUNCATE and (
-            text := document.content.text
-        ):
-            document.content.text = readable_start(text)
+        if is_cut and (text := document.content.text):
+            document.content.text = text[:LONG_TEXT_CHARACTERS]
         request.documents.append(document)
 
 

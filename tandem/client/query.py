@@ -16,7 +16,7 @@ from tandem.client.arguments import (
 )
 from tandem.client.search_options import checked_options, takes_options
 from tandem.client.sendable import NewContent, check_sendable, checked_content
-from tandem.contract.content import Modality, TruncationPolicy, readable_start
+from tandem.contract.content import LONG_TEXT_CHARACTERS, Modality, TruncationPolicy
 from tandem.contract.identifiers import check_index_id, check_item_id
 from tandem.contract.search.documents import Document, DocumentQuery
 from tandem.contract.search.query import (
@@ -163,5 +163,5 @@ def _document(document: NewDocument, policy: TruncationPolicy) -> Document:
     if isinstance(document, StoredItem):
         return StoredItem(check_item_id(document.item_id))
     if isinstance(document, str) and policy is TruncationPolicy.TRUNCATE:
-        document = readable_start(document)
+        document = document[:LONG_TEXT_CHARACTERS]
     return checked_content(document, "a document")

@@ -22,6 +22,8 @@ MAX_IMAGE_BYTES = 32 * 2**20
 """The limit for an image file: half a message, so that the largest is sent alone."""
 MAX_LONG_TEXT_BYTES = 131_072
 """The limit for a text that may be truncated; counting its tokens takes time."""
+LONG_TEXT_CHARACTERS = MAX_LONG_TEXT_BYTES // 4
+"""As many characters always fit that limit, and no model reads more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,6 @@ class ImageContent:
 
 
 Content = TextContent | ImageContent | RegionContent
-
-
-def readable_start(text: str) -> str:
-    """Returns of a text that is to be truncated what may be sent: no model reads more of it."""
-    encoded = text.encode(errors="surrogatepass")
-    if len(encoded) <= MAX_LONG_TEXT_BYTES:
-        return text
-    return encoded[:MAX_LONG_TEXT_BYTES].decode(errors="ignore")
 
 
 def content_bytes(content: Content) -> bytes:

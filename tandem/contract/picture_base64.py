@@ -4,8 +4,7 @@ import base64
 import re
 from typing import Final
 
-_DATA_URI: Final = re.compile(r"\s*data:[^,]*;base64,", re.IGNORECASE)
-_PREFIX_CHARACTERS: Final = 256
+_DATA_URI: Final = re.compile(r"\s{0,9}data:[^,]{0,200};base64,", re.IGNORECASE)
 # URL-safe digits, and the ends of wrapped lines.
 _PLAIN: Final = {ord("-"): "+", ord("_"): "/"} | dict.fromkeys(map(ord, " \t\r\n"))
 # A multiple of four: each piece is base64 of its own.
@@ -14,7 +13,7 @@ PIECE_CHARACTERS: Final = 256 * 1024
 
 def is_data_uri(text: str) -> bool:
     """Returns whether a text is a data: URI with base64, whatever type it says."""
-    return _DATA_URI.match(text[:_PREFIX_CHARACTERS]) is not None
+    return _DATA_URI.match(text) is not None
 
 
 def picture_bytes(text: str) -> bytes:
@@ -23,7 +22,7 @@ def picture_bytes(text: str) -> bytes:
     Digits may be URL-safe, and wrapped, and padding may be missing. They are decoded in pieces,
     because other threads, such as an event loop, wait for each.
     """
-    found = _DATA_URI.match(text[:_PREFIX_CHARACTERS])
+    found = _DATA_URI.match(text)
     decoded, left = bytearray(), ""
     digits = text.rstrip("= \t\r\n")
     for place in range(found.end() if found else 0, len(digits), PIECE_CHARACTERS):

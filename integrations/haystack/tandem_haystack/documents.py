@@ -34,16 +34,7 @@ def _document(item: FoundItem, result: SearchResult) -> Document:
         if isinstance(content, ImageContent)
         else None,
         score=item.relevance,
-        meta={
-            "item_id": item.item_id,
-            "modality": item.modality.value if item.modality else None,
-            "rank": item.final_rank,
-            "similarity": item.similarity,
-            "match_probability": item.match_probability,
-            "attributes": dict(item.attributes),
-            "degradations": [str(each) for each in result.degradations],
-            "model_fingerprint": result.model_fingerprint,
-        },
+        meta=result.metadata(item),
     )
 
 

@@ -21,17 +21,7 @@ def scorable(document: Document) -> str | StoredItem:
 
 
 def _document(item: FoundItem, result: SearchResult, text_attribute: str) -> Document:
-    metadata: dict[str, object] = {
-        "item_id": item.item_id,
-        "modality": item.modality.value if item.modality else None,
-        "rank": item.final_rank,
-        "score": item.score,
-        "similarity": item.similarity,
-        "match_probability": item.match_probability,
-        "attributes": dict(item.attributes),
-        "degradations": [str(each) for each in result.degradations],
-        "model_fingerprint": result.model_fingerprint,
-    }
+    metadata = result.metadata(item) | {"score": item.score}
     if isinstance(item.content, TextContent):
         return Document(item.content.text, id=item.item_id, metadata=metadata)
     if isinstance(item.content, ImageContent):

@@ -47,16 +47,7 @@ def scorable(node: BaseNode) -> str | bytes | StoredItem:
 
 
 def _node(item: FoundItem, result: SearchResult) -> TextNode:
-    metadata = {
-        "item_id": item.item_id,
-        "modality": item.modality.value if item.modality else None,
-        "rank": item.final_rank,
-        "similarity": item.similarity,
-        "match_probability": item.match_probability,
-        "attributes": dict(item.attributes),
-        "degradations": [str(each) for each in result.degradations],
-        "model_fingerprint": result.model_fingerprint,
-    }
+    metadata = result.metadata(item)
     # None of it belongs into the text that a language model reads or that is embedded.
     hidden = list(metadata)
     if isinstance(item.content, ImageContent):

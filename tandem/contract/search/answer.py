@@ -223,6 +223,19 @@ class SearchResult:
             "finds texts, unless target_modality or all_modalities_included is set"
         )
 
+    def metadata(self, item: FoundItem) -> dict[str, object]:
+        """Returns what frameworks of RAG keep of an item in addition to its content."""
+        return {
+            "item_id": item.item_id,
+            "modality": item.modality.value if item.modality else None,
+            "rank": item.final_rank,
+            "similarity": item.similarity,
+            "match_probability": item.match_probability,
+            "attributes": dict(item.attributes),
+            "degradations": [str(each) for each in self.degradations],
+            "model_fingerprint": self.model_fingerprint,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class IngestOutcome:

@@ -33,6 +33,8 @@ _NUMBERS: Final = {"integer", "real", "dotted", "comma"}
 # What Hive, Spark and pyarrow write for none.
 _NO_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# What a quotation mark that is never closed takes in, with all lines before it.
+_END: Final = "\4"
 _DELIMITERS: Final = ",;\t|"
 _BROKEN: Final = (csv.Error, EOFError, OSError, zlib.error)
 _CELL: Final = re.compile(
@@ -58,7 +60,7 @@ class Table:
     partitions: Mapping[str, AttributeValue | None] = {}
     """Columns of which the names of the file's folders have the cell."""
     odd_cells: Mapping[str, str] = {}
-    """Of a column that has numbers, the first cell that is not one."""
+    """Of a column that begins with numbers, the first cell that is not one."""
 
     def __init__(self, shard: ShardFile, split_column: str, left_out: LeftOut) -> None:
         """Raises CorpusMalformed for a file that is no such table."""
@@ -167,18 +169,22 @@ class CsvTable(Table):
                 is_said = first.lower().startswith("sep=")
                 self._delimiter = first[4:5] if is_said else _delimiter(first)
                 read = iter(partial(text.readline, MAX_ROW_BYTES), "")
-                lines = chain([] if is_said else [first], read, ["\n"])
+                lines = chain([] if is_said else [first], read, [_END])
                 reader = csv.reader(lines, delimiter=self._delimiter)
                 names = _named(next(reader, []))
                 self.columns |= dict.fromkeys(names)
-                for number, (line, cells) in enumerate(_whole_rows(reader)):
-                    place = f"{path}: line {line + is_said}"
+                for number, cells in enumerate(filter(any, reader)):
+                    if cells == [_END]:
+                        break
+                    place = f"{path}: line {reader.line_num + is_said}"
                     if len(cells) > len(names):
                         there = f"{place} has {len(cells)} cells, and the first row {len(names)}"
                         self.left_out.refuse(CorpusMalformed(f"{there}; correct it"))
                         continue
                     row = zip(names, cells, strict=False)
                     yield number, place, {name: cell or None for name, cell in row}
+                else:
+                    raise csv.Error(f"row {number:,} has a quotation mark that is never closed")
         except _BROKEN as error:
             raise CorpusMalformed(f"{path} is not a whole table ({error}); correct it") from error
 
@@ -221,22 +227,6 @@ def _reader_of(kinds: set[str]) -> Callable[[str], AttributeValue]:
     """Returns what reads the cells of a column that has such cells."""
     there = kinds - {"missing"}
     return next((read for of, read in _OF_KINDS if there and there <= of), str)
-
-
-def _whole_rows(reader: Any) -> Iterator[tuple[int, list[str]]]:  # noqa: ANN401 (csv's own)
-    """Yields the rows that are not blank, with the numbers of their last lines.
-
-    The last line must be a blank one: a quotation mark that is never closed takes in all lines to
-    the end, and csv.Error is raised.
-    """
-    row: list[str] = []
-    before = number = reader.line_num
-    for cells in reader:
-        if any(row):
-            yield number, row
-        before, number, row = number, reader.line_num, cells
-    if row:
-        raise csv.Error(f"a quotation mark after line {before} is never closed")
 
 
 def _delimiter(line: str) -> str:

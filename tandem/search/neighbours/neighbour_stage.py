@@ -110,13 +110,11 @@ class NeighbourStage:
             return NeighbourOutcome(NeighbourStopReason.MODEL_MISMATCH)
         pool_KD = _reranked_pool(found_hits, ordered.matches, model.rerank_k)
         if pool_KD is None and model.rerank_k:
-            is_short = sum(hit.item_id in ordered.matches for hit in found_hits) < model.rerank_k
-            may_be_whole = asked.depth.rerank_k == model.rerank_k <= len(found_hits)
-            is_passing = is_short and may_be_whole and not asked.rerank_disabled
-            return NeighbourOutcome(
-                NeighbourStopReason.RERANK_MISMATCH,
-                needed_rerank_k=0 if is_passing else model.rerank_k,
-            )
+            scored_count = sum(hit.item_id in ordered.matches for hit in found_hits)
+            is_its_rerank = asked.depth.rerank_k == model.rerank_k and not asked.rerank_disabled
+            is_cut_short = is_its_rerank and scored_count < model.rerank_k <= len(found_hits)
+            needed_k = 0 if is_cut_short else model.rerank_k
+            return NeighbourOutcome(NeighbourStopReason.RERANK_MISMATCH, needed_rerank_k=needed_k)
         hits = found_hits[: model.item_count(ordered.query_modality)]
         # Over a rerank the neighbours of the query are the first of the pool, by their own numbers.
         near_count = model.neighbour_count if model.neighbour_count < model.rerank_k else 0
@@ -128,11 +126,8 @@ class NeighbourStage:
             return NeighbourOutcome(_stop_of(missing), missing=missing)
         item_modality = ordered.query_modality.other
         if pool_KD is not None and not are_nearest(found, pool_KD, nodes_VD[0], item_modality):
-            return NeighbourOutcome(
-                NeighbourStopReason.RERANK_MISMATCH,
-                missing=missing,
-                needed_rerank_k=model.rerank_k,
-            )
+            stop, needed_k = NeighbourStopReason.RERANK_MISMATCH, model.rerank_k
+            return NeighbourOutcome(stop, missing=missing, needed_rerank_k=needed_k)
         try:
             graph = joined_graph(
                 found, nodes_VD, ordered.query_modality, ordered.fingerprint, model, pool_KD

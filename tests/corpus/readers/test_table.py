@@ -257,7 +257,7 @@ def test_parquet_has_types_of_its_own(tmp_path: Path) -> None:
 def test_a_quotation_mark_that_is_never_closed_takes_in_no_rows_unsaid(tmp_path: Path) -> None:
     table = 'id,text\r\n1,"a\r\ncup"\r\n\r\n2,"a jug\r\n3,a pot\r\n'
 
-    with pytest.raises(CorpusMalformed, match="a quotation mark after line 4 is never closed"):
+    with pytest.raises(CorpusMalformed, match="row 1 has a quotation mark that is never closed"):
         records(tmp_path / "a.csv", table, LeftOut())
     for end in ("", "\n", "\n\n"):
         whole = f'id,text\n1,a\n2,"b{end}"{end}'

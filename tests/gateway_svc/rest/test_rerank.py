@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tandem.contract.content import MAX_LONG_TEXT_BYTES
+from tandem.contract.content import LONG_TEXT_CHARACTERS
 from tandem.v1 import content_pb2
 from tests.support.gateway_svc.running import gateway
 
@@ -88,7 +88,7 @@ async def test_what_was_cut_or_empty_is_said_and_scores_fall() -> None:
             "/rerank", json={"query": "q", "documents": ["a"], "truncate": False}
         )
 
-    assert len(cut) == MAX_LONG_TEXT_BYTES
+    assert len(cut) == LONG_TEXT_CHARACTERS
     answer = response.json()
     results = answer["results"]
     assert [each["index"] for each in results] == [2, 1, 0]
