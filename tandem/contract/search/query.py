@@ -400,7 +400,7 @@ class PageQuery:
     attributes_included: bool = False
 
 
-FLAGS = tuple(each.name for each in fields(SearchQuery) if each.type == "bool")
+FLAGS = tuple(each.name for each in fields(SearchQuery) if each.type is bool)
 """The options that a query has under the same name."""
 
 
