@@ -14,12 +14,12 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Any, Final
 
-from tandem.lab.evaluation.reports.spread import Spread
+from tandem.lab.evaluation.reports.spread import Spread, t_quantile
 
 ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "benchmarks" / "results" / "papers.json"
@@ -66,6 +66,8 @@ class Measurement:
     figures: Mapping[str, list[Figure]] | None = None
     p: list[float] | None = None
     """Of a paired test over the queries of all seeds, by direction: the last against the first."""
+    deviations: list[float] | None = None
+    """Of the last figures over seeds, where each was not kept and the first are of one model."""
     unit: str = "seed"
     served: Mapping[str, Any] | None = None
     """The same measured as a search serves it: fields that differ."""
@@ -90,8 +92,9 @@ class Measurement:
         if not self.figures or len(self.figures) < 2:
             return []
         first, *_, last = self.figures.values()
-        tests: Sequence[float | None] = self.p or [None] * len(first)
-        return [Difference.of(*each) for each in zip(first, last, tests, strict=True)]
+        none: list[float | None] = [None] * len(first)
+        columns = zip(first, last, self.p or none, self.deviations or none, strict=True)
+        return [Difference.of(self.seeds, *each) for each in columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +104,21 @@ class Difference:
     points: float
     p: float | None
     interval: tuple[float, float] | None
-    """95 %, by Student's t over seeds in pairs; None where the seeds are not known one by one."""
+    """95 %, by Student's t over seeds in pairs; None where nothing of the seeds was kept."""
 
     @classmethod
-    def of(cls, first: Figure, last: Figure, p: float | None) -> "Difference":
-        """Returns the difference of two figures, seed by seed if both have enough seeds."""
-        interval = None
-        if isinstance(first, list) and isinstance(last, list) and len(first) >= ENOUGH_SEEDS:
+    def of(
+        cls, seeds: int, first: Figure, last: Figure, p: float | None, deviation: float | None
+    ) -> "Difference":
+        """Returns the difference of two figures, by their seeds if these are enough."""
+        points, interval = _mean(last) - _mean(first), None
+        if isinstance(first, list) and isinstance(last, list) and seeds >= ENOUGH_SEEDS:
             gaps = tuple(b - a for a, b in zip(first, last, strict=True))
             interval = Spread(gaps).interval
-        return cls(_mean(last) - _mean(first), p, interval)
+        elif deviation is not None and seeds >= ENOUGH_SEEDS:
+            half = t_quantile(seeds - 1) * deviation / sqrt(seeds)
+            interval = points - half, points + half
+        return cls(points, p, interval)
 
     def outcome(self, expects: str | dict[str, float]) -> str:
         """Returns whether the difference is as expected, is not, or leaves it open.

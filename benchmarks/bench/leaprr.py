@@ -363,13 +363,12 @@ def main() -> None:
         check_same_base(
             path, NeighbourManifest.of(lists), NeighbourManifest.of(train), str(arguments.train)
         )
-    settings = tuple(arguments.settings)
     bench = Bench(
         arguments.work,
         train,
         dev,
         arguments.profile,
-        settings,
+        tuple(arguments.settings),
         arguments.epochs,
         tuple(arguments.methods),
     )

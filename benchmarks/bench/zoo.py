@@ -298,14 +298,6 @@ def plot(runs: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _parts(arguments: argparse.Namespace) -> tuple[PicturePart, PicturePart]:
-    corpus, language = arguments.corpus, arguments.language
-    return (
-        PicturePart(corpus, "train", arguments.pictures, language),
-        PicturePart(corpus, arguments.test_split, arguments.test_pictures, language),
-    )
-
-
 def main() -> None:
     """Trains what is missing, or prints and draws what is there."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -344,6 +336,9 @@ def main() -> None:
         return
     reader = "frozen" if arguments.pretrained else "gru"
     done = {tuple(run[key] for key in ("network", "hinges", "reader", "seed")) for run in runs}
+    corpus, language = arguments.corpus, arguments.language
+    train = PicturePart(corpus, "train", arguments.pictures, language)
+    test = PicturePart(corpus, arguments.test_split, arguments.test_pictures, language)
     bench: Bench | None = None
     networks: list[ZooName] = arguments.networks
     for seed, network, hinges in product(range(1, arguments.seeds + 1), networks, arguments.hinges):
@@ -352,7 +347,7 @@ def main() -> None:
             continue
         recipe = recipe_of(hinges, arguments.rounds, arguments.families, arguments.pretrained)
         recipe = replace(recipe, embedding_width=arguments.width, be_batch_size=arguments.batch)
-        is_of_scenes = arguments.corpus == "scenes"
+        is_of_scenes = corpus == "scenes"
         if not is_of_scenes:
             recipe = of_pictures(recipe, arguments.image_size)
         if arguments.image_source == "patches":
@@ -360,7 +355,7 @@ def main() -> None:
         bench = bench or (
             bench_of(recipe, arguments.test_families, arguments.val_families)
             if is_of_scenes
-            else Bench(*pictures_of(recipe, *_parts(arguments), default_checkpoint()))
+            else Bench(*pictures_of(recipe, train, test, default_checkpoint()))
         )
         run = measured(name, bench, recipe)
         print(run, flush=True)

@@ -77,6 +77,10 @@ def test_another_figure_is_another_page_and_another_verdict() -> None:
         ("above", {"seeds": 3, "figures": SEEDS, "p": [0.01]}, AGREES),
         ("above", {"seeds": 3, "figures": WIDE, "p": [1e-9]}, NOT_SHOWN),
         ("above", {"seeds": 3, "figures": SEEDS, "p": [0.051]}, NOT_SHOWN),
+        # 5.3 ± 4.303 times the deviation over the root of 3: 0.3 to 10.3, and -0.7 to 11.3.
+        ("above", {"seeds": 3, "figures": MEANS, "deviations": [2.0], "p": [0.01]}, AGREES),
+        ("above", {"seeds": 3, "figures": MEANS, "deviations": [2.4], "p": [0.01]}, NOT_SHOWN),
+        ("below", {"seeds": 3, "figures": MEANS, "deviations": [2.0]}, DIFFERS),
         # A p of 1 has no interval.
         ("above", {"seeds": 3, "figures": MEANS, "p": [1.0]}, NOT_SHOWN),
         ({"within": 6.1}, {"seeds": 3, "figures": SEEDS, "p": [1.0]}, AGREES),
