@@ -19,7 +19,8 @@ class ShardSettings:
         default=4_096,
     )
     commit_wait_seconds: float = setting(
-        "longest time a write waits for others to share its commit", default=0.005
+        "longest time writes that came during a commit wait for others to share theirs",
+        default=0.005,
     )
     faiss_type: str = setting(
         "FAISS type of indexes without a tuning: auto, Flat, or a factory string",

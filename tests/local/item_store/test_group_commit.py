@@ -93,19 +93,34 @@ def test_writes_that_wait_are_committed_in_order_and_in_bounded_batches() -> Non
 async def test_each_write_gets_its_own_outcome() -> None:
     async def check(factor: float) -> None:
         notebook = Notebook()
-        notebook.gate.set()
         wait_seconds = 0.2 * factor
         writer: GroupCommit[Note, int] = GroupCommit(notebook.commit, max_wait_seconds=wait_seconds)
+        writer.submit(Note(0))
+        assert notebook.started.wait(60)
 
-        even, odd = writer.submit(Note(2)), writer.submit(Note(3))
+        even = writer.submit(Note(2))
+        notebook.gate.set()
+        odd = writer.submit(Note(3))
 
         assert even.result(60) == 2
         with pytest.raises(StoreFull):
             odd.result(60)
         writer.close()
-        assert notebook.batches == [[2, 3]]
+        assert notebook.batches == [[0], [2, 3]]
 
     await holds_with_longer_times(check)
+
+
+def test_a_lone_writer_does_not_wait_for_others() -> None:
+    notebook = Notebook()
+    notebook.gate.set()
+    writer: GroupCommit[Note, int] = GroupCommit(notebook.commit, max_wait_seconds=3600)
+
+    for number in range(0, 6, 2):
+        assert writer.submit(Note(number)).result(60) == number
+
+    assert notebook.batches == [[0], [2], [4]]
+    writer.close()
 
 
 def test_a_write_cancelled_while_it_waits_is_not_committed() -> None:
