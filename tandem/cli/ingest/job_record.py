@@ -5,9 +5,10 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -65,6 +66,9 @@ class Row:
     def is_stored_as(self, known: "Row | None") -> bool:
         """Returns whether the index has the content that the known row says."""
         return known is not None and (known.status, known.digest) == (Status.STORED, self.digest)
+
+
+_values = attrgetter(*(each.name for each in fields(Row)))
 
 
 class JobRecord:
@@ -143,7 +147,7 @@ class JobRecord:
 
     def write(self, rows: Iterable[Row]) -> None:
         """Writes rows, in place of those of the same items, in one transaction."""
-        self._many("REPLACE INTO item VALUES(?,?,?,?,?,?,?,?)", map(astuple, rows))
+        self._many("REPLACE INTO item VALUES(?,?,?,?,?,?,?,?)", map(_values, rows))
 
     def answer(self, answers: Iterable[tuple[Status, str, str]]) -> None:
         """Notes outcomes: what became of it, why, and the item's id."""
@@ -178,6 +182,8 @@ class JobRecord:
             return self._database.execute(query, values).fetchall()
 
     def _many(self, query: str, values: Iterable[tuple[object, ...]]) -> None:
+        if not (values := list(values)):
+            return
         with self._lock, self._named_errors(), self._database:
             self._database.execute("BEGIN")
             self._database.executemany(query, values)

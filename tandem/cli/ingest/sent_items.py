@@ -216,10 +216,10 @@ class SentItems:
         for record in records:
             self.seen.add(record.record_id)
             state = self._form.state(record)
-            known = self._job.rows(record.record_id)
-            seen = {(row.state, row.status is Status.SENT) for row in known.values()}
-            picture = known.get(record.record_id)
             if state and not self._reads_all:
+                known = self._job.rows(record.record_id)
+                seen = {(row.state, row.status is Status.SENT) for row in known.values()}
+                picture = known.get(record.record_id)
                 # A kill may leave a part of its items, and a copy one of them; a duplicate has one.
                 is_skipped = picture is not None and picture.status is Status.DUPLICATE
                 is_whole = is_skipped or known.keys() >= self._form.item_ids(record)
