@@ -98,7 +98,10 @@ class SearchServicer(search_service_pb2_grpc.SearchServiceServicer):
 
         Each answer's consistency token covers the batches before it too, so the last is enough.
         """
-        answers = self.orchestrator.ingest_stream.answers(request_iterator, batch_from_proto)
+        batches = (
+            await converted(partial(batch_from_proto, each)) async for each in request_iterator
+        )
+        answers = self.orchestrator.ingest_stream.answers(batches)
         async with aclosing(answers):
             async for outcomes in answers:
                 yield outcomes_to_proto(outcomes)

@@ -24,7 +24,6 @@ from tandem.engine.in_loop import (
     Call,
     StreamedCall,
     answers_in_time,
-    as_it_is,
     in_time,
 )
 from tandem.engine.open_folder import OpenFolder
@@ -102,9 +101,7 @@ class AsyncLocal:
     async def ingest(self, batches: IngestBatches) -> AsyncGenerator[list[IngestOutcome], None]:
         """Yields each batch's outcomes, in order; a thread of its own reads the batches."""
         sent = SentBatches(batches, "this engine")
-        answers = self._answers(
-            lambda own: own.ingest_stream.answers(read_aside(iter(sent)), as_it_is)
-        )
+        answers = self._answers(lambda own: own.ingest_stream.answers(read_aside(iter(sent))))
         try:
             async for outcomes in answers:
                 yield sent.outcomes(outcomes)

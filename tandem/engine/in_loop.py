@@ -30,8 +30,3 @@ async def answers_in_time(
     async with deadline.kept(_CALL), aclosing(orchestrator.stream(query, deadline)) as answers:
         async for answer in answers:
             yield answer
-
-
-async def as_it_is(batch: T) -> T:
-    """Returns the batch, which is no message to read."""
-    return batch

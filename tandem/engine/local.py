@@ -27,7 +27,6 @@ from tandem.engine.in_loop import (
     Call,
     StreamedCall,
     answers_in_time,
-    as_it_is,
     in_time,
 )
 from tandem.engine.open_folder import OpenFolder
@@ -100,9 +99,7 @@ class Local:
     def ingest(self, batches: IngestBatches) -> Generator[list[IngestOutcome], None, None]:
         """Yields each batch's outcomes, in order; a thread of its own reads the batches."""
         sent = SentBatches(batches, "this engine")
-        answers = self._answers(
-            lambda own: own.ingest_stream.answers(read_aside(iter(sent)), as_it_is)
-        )
+        answers = self._answers(lambda own: own.ingest_stream.answers(read_aside(iter(sent))))
         try:
             for outcomes in answers:
                 yield sent.outcomes(outcomes)

@@ -1,6 +1,5 @@
 """Serves the fake on a port of the loopback, as Tandem's public services."""
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
@@ -199,7 +198,7 @@ class _FakeServicer(
         self, request_iterator: Iterator[pb.IngestItemsRequest], context: grpc.ServicerContext
     ) -> Iterator[pb.IngestItemsResponse]:
         for request in request_iterator:
-            batch = asyncio.run(batch_from_proto(request))
+            batch = batch_from_proto(request)
             store = partial(self._index.store, batch.index_id, batch.items)
             yield outcomes_to_proto(self.answered(context, store))
 

@@ -1,6 +1,5 @@
 """Converts batches of an ingest stream, and their outcomes, from and to messages."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 
 from tandem.contract.filtering.attribute_wire import ATTRIBUTES_WIRE
@@ -13,15 +12,11 @@ from tandem.errors import TandemError
 from tandem.v1 import index_service_pb2, search_service_pb2
 
 
-async def batch_from_proto(request: search_service_pb2.IngestItemsRequest) -> IngestBatch:
+def batch_from_proto(request: search_service_pb2.IngestItemsRequest) -> IngestBatch:
     """Returns the batch; an item that is malformed holds its error instead of a content."""
-    items = []
-    for item in request.items:
-        items.append(_item_from_proto(item))
-        await asyncio.sleep(0)  # an item may have 64 lists of 64 words, and other calls wait
     return IngestBatch(
         request.index_id,
-        items,
+        list(map(_item_from_proto, request.items)),
         request.request_id,
         TRUNCATION_POLICY_WIRE.from_proto(request.truncation_policy),
     )
@@ -36,7 +31,7 @@ def outcomes_to_proto(outcomes: Sequence[IngestOutcome]) -> search_service_pb2.I
 
 
 def batch_to_proto(batch: IngestBatch) -> search_service_pb2.IngestItemsRequest:
-    """Returns the message of a batch; an item with an error is empty."""
+    """Returns the message of a batch."""
     return search_service_pb2.IngestItemsRequest(
         index_id=batch.index_id,
         items=map(_item_to_proto, batch.items),
@@ -75,5 +70,7 @@ def _item_from_proto(item: index_service_pb2.Item) -> IncomingItem:
 
 
 def _item_to_proto(item: IncomingItem) -> index_service_pb2.Item:
+    # An empty item takes the place of one that cannot be sent, and is refused: so its outcome comes
+    # in order, and a sender that waits for it gets it.
     is_refused = isinstance(item.content, TandemError)
     return index_service_pb2.Item() if is_refused else _ITEM_WIRE.to_proto(item)

@@ -1,8 +1,7 @@
 """Ingests the batches of one stream: encodes several at once, stores and answers them in order."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from tandem.contract.search.answer import IngestOutcome
 from tandem.contract.search.ingest import IngestBatch
@@ -10,13 +9,11 @@ from tandem.search.shard_map import ShardMap
 from tandem.search.writes.consistency_token import make_token
 from tandem.search.writes.ingest import EncodedItems, Ingested, Ingester
 
-Request = TypeVar("Request")
-
 
 class IngestStream:
-    """Takes requests, and gives each batch's outcomes, in the order of the requests.
+    """Takes batches, and gives the outcomes of each, in their order.
 
-    Reads no request while `pending_batch_count` batches await their answer; gRPC's flow control
+    Reads none while `pending_batch_count` batches await their answer; gRPC's flow control
     passes that on to the sender.
     """
 
@@ -28,9 +25,7 @@ class IngestStream:
         self._pending_batch_count = pending_batch_count
 
     async def answers(
-        self,
-        requests: AsyncIterator[Request],
-        read_batch: Callable[[Request], Awaitable[IngestBatch]],
+        self, batches: AsyncIterator[IngestBatch]
     ) -> AsyncGenerator[list[IngestOutcome], None]:
         """Yields each batch's outcomes, whose consistency token covers the batches before it too.
 
@@ -43,14 +38,11 @@ class IngestStream:
         sequences: dict[int, int] = {}
         switches: dict[str, int] = {}
 
-        async def encode(request: Request) -> EncodedItems:
-            return await self._ingester.encode(await read_batch(request))
-
         async def read() -> None:
             try:
                 await places.acquire()
-                async for request in requests:
-                    task = asyncio.create_task(encode(request))
+                async for batch in batches:
+                    task = asyncio.create_task(self._ingester.encode(batch))
                     tasks.add(task)
                     encoding.put_nowait(task)
                     await places.acquire()

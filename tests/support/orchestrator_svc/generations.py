@@ -167,8 +167,5 @@ async def ingest(
     async def batches() -> AsyncIterator[IngestBatch]:
         yield IngestBatch(index_id, items, request_id, TruncationPolicy.ERROR)
 
-    async def as_it_is(batch: IngestBatch) -> IngestBatch:
-        return batch
-
-    [outcomes] = [each async for each in orchestrator.ingest_stream.answers(batches(), as_it_is)]
+    [outcomes] = [each async for each in orchestrator.ingest_stream.answers(batches())]
     return outcomes
