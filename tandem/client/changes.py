@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TypeAlias, TypedDict, TypeVar
 
 from tandem.client.arguments import checked_elements, mistyped
+from tandem.client.ingest.batches import MAX_PART_BYTES, attributes_bytes
 from tandem.client.item import NewAttributes
 from tandem.client.search_options import checked_where
 from tandem.client.sendable import check_sendable, checked_request_id
@@ -13,7 +14,7 @@ from tandem.contract.filtering.attribute_wire import attributes_from_proto, attr
 from tandem.contract.filtering.attributes import check_attributes
 from tandem.contract.filtering.filters import Filter
 from tandem.contract.identifiers import check_index_id, check_item_id
-from tandem.contract.limits import MAX_PATCH_COUNT
+from tandem.contract.limits import MAX_PATCH_COUNT, parts_within
 from tandem.contract.search.answer import Removal
 from tandem.contract.search.item_changes import (
     Changes,
@@ -86,8 +87,11 @@ class PatchBatches:
         self.failures: list[ItemFailure] = []
 
     def __iter__(self) -> Iterator[ItemsChange]:
-        batch: list[ItemPatch] = []
-        number = 0
+        parts = parts_within(self._checked(), _size_bytes, MAX_PART_BYTES, MAX_PATCH_COUNT)
+        for number, part in enumerate(parts):
+            yield replace(self._empty, request_id=f"{self._request_id}/{number}", patches=part)
+
+    def _checked(self) -> Iterator[ItemPatch]:
         for new in self._patches:
             try:
                 patch = checked_patch(new)
@@ -96,12 +100,12 @@ class PatchBatches:
                 given = getattr(new, "item_id", new[0] if new and isinstance(new, tuple) else "")
                 self.failures.append(ItemFailure(str(given), error.kept()))
                 continue
-            batch.append(patch)
-            if len(batch) == MAX_PATCH_COUNT:
-                yield replace(self._empty, request_id=f"{self._request_id}/{number}", patches=batch)
-                batch, number = [], number + 1
-        if batch:
-            yield replace(self._empty, request_id=f"{self._request_id}/{number}", patches=batch)
+            yield patch
+
+
+def _size_bytes(patch: ItemPatch) -> int:
+    named = {**dict.fromkeys(patch.removed_attributes, ""), **patch.attributes}
+    return len(patch.item_id) + len(patch.copied_from_item_id) + attributes_bytes(named)
 
 
 def continued(asked: Asked, answer: Changes | Removal) -> Asked:

@@ -297,7 +297,8 @@ class Client:
         """Changes attributes of items, and copies items, without sending or encoding contents.
 
         A patch is an `ItemPatch` or (item id, attributes): those that it names are set, and the
-        others stay; None as a value removes one. Any number of patches is sent, 1,000 at a time.
+        others stay; None as a value removes one. Any number of patches is sent, as many at a time
+        as fit into a message, at most 1,000.
         An item that cannot be changed is among the `failures` and stops no other. Raises a
         TandemError if a call fails; what was changed by then stays.
 

@@ -1,6 +1,12 @@
 """States the limits that a server enforces on a request and its clients must keep to."""
 
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
 from tandem.errors import BatchSizeOutOfRange, KOutOfRange
+
+T = TypeVar("T")
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 """The largest message that gRPC sends or receives: ingest splits larger batches of pictures."""
@@ -57,6 +63,23 @@ MAX_KEYWORDS_BYTES = 8_192
 
 MAX_CONSISTENCY_TOKEN_COUNT = 256
 """Consistency tokens in one search."""
+
+
+def parts_within(
+    things: Iterable[T], size_of: Callable[[T], int], max_size: int, max_count: float = math.inf
+) -> Iterator[list[T]]:
+    """Yields the things in parts of at most that size and count; a larger thing is a part alone."""
+    part: list[T] = []
+    size = 0
+    for thing in things:
+        own_size = size_of(thing)
+        if part and (size + own_size > max_size or len(part) == max_count):
+            yield part
+            part, size = [], 0
+        part.append(thing)
+        size += own_size
+    if part:
+        yield part
 
 
 def check_batch_size(name: str, count: int, high: int) -> None:

@@ -13,7 +13,7 @@ from tandem.client.calls.remote import Remote
 from tandem.client.calls.retries import DEFAULT_RETRIES
 from tandem.client.sendable import checked_content
 from tandem.contract.content import Modality
-from tandem.contract.limits import MAX_CONTENT_COUNT
+from tandem.contract.limits import MAX_CONTENT_COUNT, parts_within
 from tandem.contract.search.answer_wire import content_to_proto, item_error
 from tandem.corpus.readable_records import SkippedRecords, check_picture_there
 from tandem.corpus.records import Record
@@ -114,16 +114,8 @@ class _Embedder:
 def _batches(
     contents: Iterable[str | PictureContent],
 ) -> Iterator[list[tuple[int, content_pb2.Content]]]:
-    """Yields numbered messages, as many as one call may have."""
-    batch: list[tuple[int, content_pb2.Content]] = []
-    byte_count = 0
-    for number, content in enumerate(contents):
-        message = content_to_proto(checked_content(content, "a content"))
-        size = message.ByteSize()
-        if batch and (len(batch) == MAX_CONTENT_COUNT or byte_count + size > _CALL_BYTES):
-            yield batch
-            batch, byte_count = [], 0
-        batch.append((number, message))
-        byte_count += size
-    if batch:
-        yield batch
+    """Returns numbered messages, as many at a time as one call may have."""
+    messages = (content_to_proto(checked_content(each, "a content")) for each in contents)
+    return parts_within(
+        enumerate(messages), lambda each: each[1].ByteSize(), _CALL_BYTES, MAX_CONTENT_COUNT
+    )

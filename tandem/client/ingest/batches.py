@@ -10,14 +10,19 @@ from tandem.client.arguments import checked_integer, checked_member
 from tandem.client.item import NewItem, item_id_of
 from tandem.client.sendable import checked_item, checked_request_id
 from tandem.contract.content import TruncationPolicy, content_bytes
+from tandem.contract.filtering.attributes import Attributes
 from tandem.contract.identifiers import check_index_id
-from tandem.contract.limits import MAX_INGEST_ITEM_COUNT
+from tandem.contract.limits import MAX_INGEST_ITEM_COUNT, parts_within
 from tandem.contract.search.answer import IngestOutcome
 from tandem.contract.search.ingest import IncomingItem, IngestBatch
 from tandem.errors import ServerUnknown, TandemError
 
 # The server's limit is 64 MiB; half leaves room for a large last image.
-_MAX_BATCH_BYTES = 32 * 2**20
+MAX_PART_BYTES = 32 * 2**20
+# It also limits the fields of a message, to 300,000 (contract/methods.py): as many as have these
+# bytes each in half a message. A word of a list is one, and around an attribute are four.
+_FIELD_BYTES = 112
+_ATTRIBUTE_FIELDS = 4
 # A server ends a stream that is idle for some minutes.
 _MAX_BATCH_SECONDS = 30.0
 
@@ -53,7 +58,7 @@ class IngestBatches:
     def __iter__(self) -> Iterator[IngestBatch]:
         number = 0
         while taken := self._next_items():
-            for items in _split_by_bytes(taken):
+            for items in parts_within(map(_checked, taken), _size_bytes, MAX_PART_BYTES):
                 request_id = f"{self._request_id}/{number}" if self._request_id else ""
                 yield replace(self._empty_batch, items=items, request_id=request_id)
                 number += 1
@@ -92,7 +97,7 @@ class SentBatches:
             for batch in self._batches:
                 # Before sending, because another thread reads the answer.
                 self._sent.append(batch.items)
-                yield replace(batch, items=[_sendable(item) for item in batch.items])
+                yield batch
             self._are_all_read = True
         except Exception as error:
             self.error = error
@@ -121,24 +126,14 @@ class SentBatches:
             )
 
 
-def _sendable(item: IncomingItem) -> IncomingItem:
-    # An item without an id takes the place of one that cannot be sent, and is refused: so its
-    # outcome comes in order, and a sender that waits for it gets it.
-    return replace(item, item_id="") if isinstance(item.content, TandemError) else item
-
-
-def _split_by_bytes(new_items: Iterable[NewItem]) -> Iterator[list[IncomingItem]]:
-    items: list[IncomingItem] = []
-    byte_count = 0
-    for new_item in new_items:
-        item = _checked(new_item)
-        item_bytes = _size_bytes(item)
-        if items and byte_count + item_bytes > _MAX_BATCH_BYTES:
-            yield items
-            items, byte_count = [], 0
-        byte_count += item_bytes
-        items.append(item)
-    yield items
+def attributes_bytes(attributes: Attributes) -> int:
+    """Returns about how much of a message the attributes take, of its bytes or of its fields."""
+    return sum(
+        len(name)
+        + len(str(value).encode())
+        + _FIELD_BYTES * (_ATTRIBUTE_FIELDS + (len(value) if isinstance(value, tuple) else 0))
+        for name, value in attributes.items()
+    )
 
 
 def _checked(item: NewItem) -> IncomingItem:
@@ -152,5 +147,4 @@ def _size_bytes(item: IncomingItem) -> int:
     """Returns about how much of a message the item takes."""
     if isinstance(item.content, TandemError):
         return 0
-    attributes = sum(len(str(value).encode()) for value in item.attributes.values())
-    return len(item.item_id) + len(content_bytes(item.content)) + attributes
+    return len(item.item_id) + len(content_bytes(item.content)) + attributes_bytes(item.attributes)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from tandem.contract.content import (
 )
 from tandem.contract.deadline import Deadline
 from tandem.contract.inference_cost import InferenceCost
+from tandem.contract.limits import parts_within
 from tandem.contract.regions import RegionContent
 from tandem.errors import ImageInputUnsupported, TandemError
 from tandem.model_io.inference.canary import check_encoding
@@ -42,11 +43,15 @@ Pixels = NDArray[np.uint8]
 Kind = TypeVar("Kind")
 _Encoded = tuple[dict[int, Encoding], InferenceCost]
 _Encoding = Coroutine[Any, Any, _Encoded]
+_Given = Content | TandemError
 
 # As errors name them.
 _PICTURES, _REGIONS = "images", "a detector's regions"
 # Any tokenizer here splits this many characters within a few tenths of a millisecond.
 _SHORT_TEXT_LENGTH = 256
+# Texts of so many characters together take it a few milliseconds; waking a thread for each of them
+# took longer than splitting it.
+_PIECE_LENGTH = 4096
 # The work that DeadlineExceeded names.
 _WORK = "the encoding of the contents"
 
@@ -64,6 +69,9 @@ class _Regions:
     """Holds a detector's regions as the model reads them, float16 [R, D]."""
 
     vectors: NDArray[np.float16]
+
+
+_Prepared = ServedText | _Picture | _Regions | TandemError
 
 
 class ModelEncoder:
@@ -96,7 +104,7 @@ class ModelEncoder:
 
     async def encode(
         self,
-        contents: Sequence[Content | TandemError],
+        contents: Sequence[_Given],
         timeout_seconds: float,
         truncation_policy: TruncationPolicy = TruncationPolicy.ERROR,
         priority: Priority = Priority.INGEST,
@@ -116,21 +124,19 @@ class ModelEncoder:
             priority=priority,
             deadline=deadline,
         )
-        if _is_short_text(contents):
-            prepared: Sequence[ServedText | _Picture | _Regions | TandemError] = [
-                prepare(contents[0])
-            ]
+        if len(contents) == 1 and _length(contents[0]) <= _SHORT_TEXT_LENGTH:
+            prepared = [prepare(contents[0])]  # faster than a thread wakes up
         else:
             # Pillow and the tokenizer both release the interpreter lock while they work.
-            prepared = await asyncio.gather(
+            pieces: list[list[_Prepared]] = await asyncio.gather(
                 *(
                     self._turns.run(
-                        partial(prepare, each),
-                        0 if isinstance(each, TandemError) else decoding_bytes(each),
+                        partial(list, map(prepare, piece)), sum(map(decoding_bytes, piece))
                     )
-                    for each in contents
+                    for piece in parts_within(contents, _length, _PIECE_LENGTH)
                 )
             )
+            prepared = list(chain.from_iterable(pieces))
         outcomes: dict[int, Encoding | TandemError] = {**_of_kind(TandemError, prepared)}
         texts, pictures = _of_kind(ServedText, prepared), _of_kind(_Picture, prepared)
         regions = _of_kind(_Regions, prepared)
@@ -159,11 +165,11 @@ class ModelEncoder:
 
     def _prepare(
         self,
-        content: Content | TandemError,
+        content: _Given,
         truncation_policy: TruncationPolicy,
         priority: Priority,
         deadline: Deadline,
-    ) -> ServedText | _Picture | _Regions | TandemError:
+    ) -> _Prepared:
         # Past the deadline nothing waits for the result, so do not start.
         deadline.left_for(_WORK)
         try:
@@ -277,10 +283,6 @@ def _of_windows(encodings: Sequence[Encoding], text_use: TextUse) -> Encoding:
     return replace(first, text_use=text_use, further_windows=tuple(further))
 
 
-def _is_short_text(contents: Sequence[Content | TandemError]) -> bool:
-    """Returns whether this is one short query, which tokenizes faster than a thread wakes up."""
-    match contents:
-        case [TextContent(text)]:
-            return len(text) <= _SHORT_TEXT_LENGTH
-        case _:
-            return False
+def _length(content: _Given) -> int:
+    """Returns how much of a thread's piece of work it is: a picture is a piece of its own."""
+    return len(content.text) if isinstance(content, TextContent) else _PIECE_LENGTH

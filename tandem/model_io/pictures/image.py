@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from tandem.contract.content import MAX_IMAGE_BYTES as MAX_IMAGE_BYTES
-from tandem.contract.content import Content, ImageContent
+from tandem.contract.content import ImageContent
 from tandem.contract.deadline import Deadline
 from tandem.errors import ImageTooLarge, ImageUnreadable
 from tandem.model_io.pictures.heif_file import heif_kind
@@ -94,7 +94,7 @@ def decode_image(
     return np.asarray(squared(upright_picture(image_bytes, rules, heif, deadline), rules))
 
 
-def decoding_bytes(content: Content) -> int:
+def decoding_bytes(content: object) -> int:
     """Returns about the most memory that decoding takes, by a WebP's header; 0 if that is little.
 
     Pillow reads WebP by libwebp's decoder of animations alone, which holds a picture four times,

@@ -1,12 +1,13 @@
 """Collects the requests of concurrent searches and sends those with equal keys in one call."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
 from tandem.contract.deadline import Deadline
+from tandem.contract.limits import parts_within
 from tandem.errors import TandemError
 
 Key = TypeVar("Key", bound=Hashable)
@@ -92,24 +93,12 @@ class CallBatcher(Generic[Key, Request, Answer]):
                 groups.setdefault(each.key, []).append(each)
         self._waiting = []
         for key, group in groups.items():
-            for part in self._parts(group):
+            for part in parts_within(
+                group, lambda each: each.size, self._max_size, self._max_request_count
+            ):
                 call = asyncio.create_task(self._call(key, part))
                 self._calls.add(call)
                 call.add_done_callback(partial(self._ended, part))
-
-    def _parts(
-        self, group: Sequence[_Waiting[Key, Request, Answer]]
-    ) -> Iterator[list[_Waiting[Key, Request, Answer]]]:
-        part: list[_Waiting[Key, Request, Answer]] = []
-        size = 0
-        for each in group:
-            if part and (size + each.size > self._max_size or len(part) == self._max_request_count):
-                yield part
-                part, size = [], 0
-            part.append(each)
-            size += each.size
-        if part:
-            yield part
 
     async def _call(self, key: Key, part: Sequence[_Waiting[Key, Request, Answer]]) -> None:
         answers = await self._send(
