@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.clustered_vectors import write_vectors
+from benchmarks.support.loads.growth import tree_cpu_seconds
 from tandem.chassis.calls.channels import open_channel
 from tandem.contract.content import (
     Encoding,
@@ -103,9 +104,10 @@ async def turns(
             times[name] += taken
         ratios.append(medians["index_svc"] - medians["raw"])
         for name in order:
-            own, of_service = time.process_time(), cpu_seconds(service)
+            own, of_service = time.process_time(), tree_cpu_seconds(service.pid)
             rates[name].append(await rate(sides[name], queries_QD))
-            own, of_service = time.process_time() - own, cpu_seconds(service) - of_service
+            own = time.process_time() - own
+            of_service = tree_cpu_seconds(service.pid) - of_service
             searches = 2 * len(queries_QD)
             cpu[name].append(1e3 * (own if name == "raw" else of_service) / searches)
             if name == "index_svc":
@@ -179,12 +181,6 @@ async def serving(shard: Shard) -> None:
             if time.monotonic() > end_time:
                 raise
             await asyncio.sleep(0.1)
-
-
-def cpu_seconds(process: Service) -> float:
-    """Returns what the process used so far."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def load() -> float:

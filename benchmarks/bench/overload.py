@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support.loads.growth import with_descendants
 from benchmarks.support.stored_pictures import store_pictures
 from tandem.corpus.scenes.records import scene_records
 from tandem.modeling.default_checkpoint import default_checkpoint
@@ -98,24 +99,11 @@ class Memory:
     def resident_bytes(self) -> int:
         """Returns what all of them have resident now; pages they share count for each."""
         page_bytes = os.sysconf("SC_PAGE_SIZE")
-        return page_bytes * sum(map(_resident_pages, _with_children(self._pids)))
+        return page_bytes * sum(map(_resident_pages, with_descendants(self._pids)))
 
     def _watch(self) -> None:
         while not self._ended.wait(0.5):
             self.peak_bytes = max(self.peak_bytes, self.resident_bytes())
-
-
-def _with_children(pids: Sequence[int]) -> set[int]:
-    found = set(pids)
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
 
 
 def _resident_pages(pid: int) -> int:

@@ -14,7 +14,6 @@ import asyncio
 import itertools
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -31,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.support.loads.growth import cpu_seconds, with_descendants
 from tandem.client import Client, Modality
 from tandem.contract.content import ImageContent
 from tandem.contract.deadline import Deadline
@@ -142,7 +142,7 @@ def rate(folder: Path, given: argparse.Namespace) -> dict[str, object]:
         first_seconds = time.monotonic() - start_time
         ray_cpu: dict[int, float] = {}
         while command.process.poll() is None:
-            ray_cpu |= cpu_seconds([command.process.pid, *descendants(command.process.pid)])
+            ray_cpu |= cpu_seconds(with_descendants([command.process.pid]))
             time.sleep(2.0)
         ray_seconds = time.monotonic() - start_time
         command.finish()
@@ -175,18 +175,8 @@ def rate(folder: Path, given: argparse.Namespace) -> dict[str, object]:
 
 def served_cpu_seconds(stack: LocalStack) -> float:
     """Returns the CPU time of all processes of a stack, and of those below them."""
-    heads = [each.pid for each in stack.endpoints()]
-    return sum(cpu_seconds([*heads, *itertools.chain(*map(descendants, heads))]).values())
-
-
-def cpu_seconds(pids: Sequence[int]) -> dict[int, float]:
-    """Returns the CPU time of each process that exists."""
-    found = {}
-    for pid in pids:
-        with suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-            found[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return found
+    heads = (each.pid for each in stack.endpoints())
+    return sum(cpu_seconds(with_descendants(heads)).values())
 
 
 async def encode_rate(address: str, contents: Sequence[ImageContent], seconds: float) -> float:
@@ -249,7 +239,9 @@ class RayCommand:
         """Kills a process that sends."""
         while not (
             pids := [
-                pid for pid in descendants(self.process.pid) if title(pid).startswith(WORKER_TITLE)
+                pid
+                for pid in with_descendants([self.process.pid])
+                if title(pid).startswith(WORKER_TITLE)
             ]
         ):
             time.sleep(0.05)
@@ -258,7 +250,7 @@ class RayCommand:
 
     def kill_driver(self) -> str:
         """Kills the driver and starts it again, while what it started may still send."""
-        self._started |= set(descendants(self.process.pid))
+        self._started |= with_descendants([self.process.pid])
         self.process.kill()
         self.process.wait()
         line = f"driver killed at {self.stored_count()}"
@@ -275,24 +267,6 @@ class RayCommand:
             sys.exit(self.log.read_text()[-3000:])
         outlived = f"{len(left)} processes of killed drivers were left"
         return f"{self.log.read_text().splitlines()[-1]}; {outlived}"
-
-
-def descendants(pid: int) -> list[int]:
-    """Returns the processes below one."""
-    parents = {}
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            found = re.search(r"^PPid:\s+(\d+)$", status.read_text(), re.MULTILINE)
-        except OSError:
-            continue
-        if found:
-            parents[int(status.parent.name)] = int(found[1])
-    below: list[int] = []
-    newest = {pid}
-    while newest:
-        newest = {child for child, parent in parents.items() if parent in newest}
-        below += newest
-    return below
 
 
 def title(pid: int) -> bytes:

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +37,7 @@ from benchmarks.runs.pgvector import (
     times_ms,
 )
 from benchmarks.support.clustered_vectors import Source
+from benchmarks.support.loads.growth import tree_cpu_seconds
 from tandem.remote.pgvector.connections import Connections, Session
 from tandem.stages.items import ItemRecord
 from tandem.stages.shard import Shard
@@ -88,17 +88,6 @@ async def rate(call: Call, queries: F32, client_count: int) -> float:
     return len(queries) / (time.perf_counter() - start_time)
 
 
-def cpu_seconds(pid: int) -> float:
-    """Returns the CPU that a process and its children have used, without those that ended."""
-    seconds = 0.0
-    with suppress(FileNotFoundError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            seconds += int((task / "schedstat").read_text().split()[0]) / 1e9
-            children = (task / "children").read_text().split()
-            seconds += sum(cpu_seconds(int(each)) for each in children)
-    return seconds
-
-
 async def compare(calls: Mapping[str, Call], queries: F32, pids: Mapping[str, int]) -> None:
     """Reports p50s of one client, then rates and CPU of a search of several, in alternation.
 
@@ -111,9 +100,9 @@ async def compare(calls: Mapping[str, Call], queries: F32, pids: Mapping[str, in
         for name, call in calls.items():
             p50s[name].append(float(np.median(await times_ms(call, queries[:SEARCH_COUNT]))))
         for name, call in calls.items():
-            before = np.array([*map(cpu_seconds, pids.values()), time.process_time()])
+            before = np.array([*map(tree_cpu_seconds, pids.values()), time.process_time()])
             rates[name].append(await rate(call, queries, CLIENT_COUNT))
-            after = np.array([*map(cpu_seconds, pids.values()), time.process_time()])
+            after = np.array([*map(tree_cpu_seconds, pids.values()), time.process_time()])
             cpu_ms[name].append((after - before) * 1_000 / len(queries))
     for name in calls:
         used = zip([*pids, "caller"], np.median(cpu_ms[name], axis=0), strict=True)

@@ -4,21 +4,19 @@ Means over the searches between two looks. What a caller waited for and its call
 the way between the two: messages made and read, the network, and threads that had to be woken.
 """
 
-import os
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.support.loads.growth import cpu_seconds, tree_cpu_seconds
 from tandem.model_io.repository.manifest import JOINT_ENCODER
 from tandem.stack.stack import LocalStack
 
 _MS_OF_MICROSECONDS = 1e-3
 _MS_OF_SECONDS = 1e3
-_MS_OF_TICKS = 1e3 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,8 @@ class Look:
                     if label:
                         values[name, sample.name, label] = sample.value
         pids = {endpoint.name: endpoint.pid for endpoint in stack.endpoints()}
-        cpu = {name: _cpu_ms(pid) for name, pid in pids.items()}
-        cpu["models"] = sum(map(_cpu_ms, _children(pids["triton"])))
+        cpu = {name: _MS_OF_SECONDS * cpu_seconds([pid])[pid] for name, pid in pids.items()}
+        cpu["models"] = _MS_OF_SECONDS * tree_cpu_seconds(pids["triton"]) - cpu["triton"]
         return cls(values, cpu)
 
 
@@ -137,15 +135,3 @@ def _label(labels: Mapping[str, str]) -> str:
         if name in labels and labels.get("code", "OK") == "OK":
             return labels[name]
     return ""
-
-
-def _cpu_ms(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return _MS_OF_TICKS * (int(fields[11]) + int(fields[12]))
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += map(int, path.read_text().split())
-    return found

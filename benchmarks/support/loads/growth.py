@@ -10,8 +10,9 @@ first number cannot be set, and it lets go of one only after 20 s in which that 
 """
 
 import contextlib
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,6 +132,33 @@ def table(growths: Sequence[Growth]) -> str:
         for each in growths
     ]
     return "\n".join(rows)
+
+
+def with_descendants(pids: Iterable[int]) -> set[int]:
+    """Returns the processes and all below them."""
+    found = set(pids)
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
+    """Returns the CPU time of each process that exists."""
+    found = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            found[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """Returns the CPU time of a process and of those below it that exist."""
+    return sum(cpu_seconds(with_descendants([pid])).values())
 
 
 def children(pid: int) -> Mapping[int, str]:
