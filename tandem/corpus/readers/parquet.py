@@ -125,7 +125,7 @@ class ParquetTable(Table):
         file, number = self.shard.path, 0
         read = [each.name for each in self._schema if _is_read(each.type) or each.name == "id"]
         read = [name for name in read if only is None or name in only]
-        is_image = image in self.columns and image not in read
+        is_image = image in self._schema.names and image not in read
         for name in self._schema.names:
             if only is None and name not in (*read, image):
                 why = f"{self._schema.field(name).type}, of which no attribute is"

@@ -62,7 +62,7 @@ class ShardFile:
         """Returns the columns that folder names encode, as Spark writes them: "language=de"."""
         folders = self.path.relative_to(self.root).parent.parts if self.root else ()
         matches = map(_PARTITION.fullmatch, folders)
-        return {match["column"].lower(): match["value"] for match in matches if match}
+        return {match["column"]: match["value"] for match in matches if match}
 
 
 def shards_by_split(

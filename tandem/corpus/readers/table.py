@@ -158,7 +158,8 @@ class Reader:
         """
         self.table, self.row_split = table, row_split
         self._asked, self._split = asked, split
-        self._language = self.table.shard.partitions.get(LANGUAGE_FIELD, language)
+        folders = {name.lower(): value for name, value in self.table.shard.partitions.items()}
+        self._language = folders.get(LANGUAGE_FIELD, language)
         self._id, self._image, text, self._by, self._spoken = map(self._found, ROLES)
         matches = ((name, _NUMBERED_CAPTION.fullmatch(name)) for name in self.table.columns)
         numbered = sorted((int(match[1]), name) for name, match in matches if match)

@@ -74,11 +74,10 @@ class Table:
         for each in self.left_out.notes:
             left_out.note(each)
         self.left_out = left_out
-        own = {*self.columns, "split", LANGUAGE_FIELD}
         self.partitions = {
             name: None if value == _NO_PARTITION else cell_value(unquote(value))
             for name, value in shard.partitions.items()
-            if name not in own
+            if name not in self.columns and name.lower() not in ("split", LANGUAGE_FIELD)
         }
         self.columns |= dict.fromkeys(self.partitions)
 
@@ -184,7 +183,7 @@ class CsvTable(Table):
                     row = zip(names, cells, strict=False)
                     yield number, place, {name: cell or None for name, cell in row}
                 else:
-                    raise csv.Error(f"row {number:,} has a quotation mark that is never closed")
+                    raise csv.Error(f"row {number + 2:,} has a quotation mark that is never closed")
         except _BROKEN as error:
             raise CorpusMalformed(f"{path} is not a whole table ({error}); correct it") from error
 

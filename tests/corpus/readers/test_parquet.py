@@ -321,7 +321,7 @@ def test_a_damaged_file_does_not_end_the_corpus_if_faults_are_skipped(tmp_path: 
 
 
 def test_a_folder_may_say_the_language(tmp_path: Path) -> None:
-    pets(tmp_path / "language=de" / "train.parquet")
+    pets(tmp_path / "Language=de" / "train.parquet")
     pets(tmp_path / "language=fr" / "train.parquet", language=["cs", None, None])
 
     said = [caption.caption_id for record in read(tmp_path) for caption in record.captions]

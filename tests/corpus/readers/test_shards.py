@@ -131,7 +131,7 @@ def test_folders_stand_for_columns(tmp_path: Path) -> None:
 
     (shard,) = shards_by_split(tmp_path, (".parquet",))["val"]
 
-    assert shard.partitions == {"language": "de", "split": "val"}
+    assert shard.partitions == {"Language": "de", "split": "val"}
 
 
 def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:

@@ -257,8 +257,10 @@ def test_parquet_has_types_of_its_own(tmp_path: Path) -> None:
 def test_a_quotation_mark_that_is_never_closed_takes_in_no_rows_unsaid(tmp_path: Path) -> None:
     table = 'id,text\r\n1,"a\r\ncup"\r\n\r\n2,"a jug\r\n3,a pot\r\n'
 
-    with pytest.raises(CorpusMalformed, match="row 1 has a quotation mark that is never closed"):
+    with pytest.raises(CorpusMalformed, match="row 3 has a quotation mark that is never closed"):
         records(tmp_path / "a.csv", table, LeftOut())
+    with pytest.raises(CorpusMalformed, match="row 1 has a quotation mark that is never closed"):
+        records(tmp_path / "a.csv", 'id,"text\n1,a\n', LeftOut())
     for end in ("", "\n", "\n\n"):
         whole = f'id,text\n1,a\n2,"b{end}"{end}'
         assert len(records(tmp_path / "b.csv", whole, LeftOut())) == 2
@@ -270,7 +272,7 @@ def test_names_of_folders_are_columns(tmp_path: Path) -> None:
     for name, content in rows.items():
         folder = (
             tmp_path
-            / "color=dark%20red"
+            / "Color=dark%20red"
             / "n=025"
             / "year=2026"
             / "none=__HIVE_DEFAULT_PARTITION__"
@@ -281,14 +283,16 @@ def test_names_of_folders_are_columns(tmp_path: Path) -> None:
 
     found = by_id(list(read_table(tmp_path, "test")))
 
-    shared = {"color": "dark red", "year": 2026}
+    shared = {"Color": "dark red", "year": 2026}
     assert found == {
         "1": {**shared, "n": 7},
         "2": {**shared, "n": "025"},
         "3": {**shared, "n": "025"},
     }
-    [first, *_] = read_table(tmp_path, "test", columns={"Farbe": "color"})
+    [first, *_] = read_table(tmp_path, "test", columns={"Farbe": "Color"})
     assert first.attributes["Farbe"] == "dark red"
+    pictures = read_table(tmp_path, "test", columns={"image": "Color"})
+    assert [each.record_id for each in pictures] == ["1", "2", "3"]
 
 
 def test_what_makes_a_column_of_texts_is_said(tmp_path: Path) -> None:
