@@ -82,14 +82,15 @@ def test_pictures_of_other_retrievers_are_scored_as_stored_ones(
         ImageNode(id_="url", image_url="http://127.0.0.1:9/a.png"),
         ImageNode(id_="file", image_path=str(tmp_path / "a.png")),
         ImageNode(id_="base64", image=encoded),
+        ImageNode(id_="uri", image=f"data:image/png;base64,{encoded}"),
     ]
     ordered = rerank.postprocess_nodes(
         [*(NodeWithScore(node=each) for each in nodes), stored(item.item_id)], query_str=caption
     )
 
     *pictures, last = [each.score for each in ordered]
-    assert pictures == pytest.approx([pictures[0]] * 3, abs=1e-4)
-    assert (ordered[3].node.node_id, last) == ("url", None)
+    assert pictures == pytest.approx([pictures[0]] * 4, abs=1e-4)
+    assert (ordered[4].node.node_id, last) == ("url", None)
 
 
 def test_long_texts_are_cut_unless_they_are_to_be_refused(
