@@ -19,8 +19,9 @@ from tandem.errors import ServerUnknown, TandemError
 
 # The server's limit is 64 MiB; half leaves room for a large last image.
 MAX_PART_BYTES = 32 * 2**20
-# It also limits the fields of a message, to 300,000 (contract/methods.py): as many as have these
-# bytes each in half a message. A word of a list is one, and around an attribute are four.
+# It also limits the fields of a message, to 300,000 (contract/methods.py). Each is counted as so
+# many bytes, of which half a message never has more. A word of a list is one field, and an
+# attribute has four besides.
 _FIELD_BYTES = 112
 _ATTRIBUTE_FIELDS = 4
 # A server ends a stream that is idle for some minutes.

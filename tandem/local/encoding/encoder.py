@@ -49,8 +49,8 @@ _Given = Content | TandemError
 _PICTURES, _REGIONS = "images", "a detector's regions"
 # Any tokenizer here splits this many characters within a few tenths of a millisecond.
 _SHORT_TEXT_LENGTH = 256
-# Texts of so many characters together take it a few milliseconds; waking a thread for each of them
-# took longer than splitting it.
+# A tokenizer takes a few milliseconds for short texts of so many characters together; waking a
+# thread for each text took longer than splitting it.
 _PIECE_LENGTH = 4096
 # The work that DeadlineExceeded names.
 _WORK = "the encoding of the contents"

@@ -36,7 +36,7 @@ class NeighbourOutcome:
     """Why the neighbours lack a shard's items, by its number."""
     cost: InferenceCost = field(default_factory=InferenceCost)
     needed_rerank_k: int = 0
-    """What the model learned over, if the query or its index never has that rerank."""
+    """The rerank that the model learned over, if this query can never have it; otherwise 0."""
 
     @property
     def as_stage(self) -> StageOutcome:
@@ -73,8 +73,8 @@ class NeighbourOutcome:
             raise RankingInvalid(
                 why="neighbours_required is set, but the neighbour model learned over the logits "
                 f"of the {self.needed_rerank_k:,} items nearest to the query in the whole index; "
-                f"set rerank_k to {self.needed_rerank_k:,}, without fusion or such a filter, or "
-                "drop neighbours_required"
+                f"set rerank_k to {self.needed_rerank_k:,}, without fusion and without a filter "
+                "that leaves out nearer items, or drop neighbours_required"
             )
         if self.stop is NeighbourStopReason.NOT_SERVED:
             raise NeighbourModelMissing
