@@ -1,8 +1,8 @@
 """Commits many small writes together.
 
-A synced LMDB commit takes about 8 ms however small it is, so writes that arrive during one, and for
-a few milliseconds after it, share the next: about 125 acknowledged writes per second become
-thousands. The write of a lone writer is committed at once.
+A synced LMDB commit takes about 8 ms however small it is, so writes that arrive within a few
+milliseconds share one: about 125 acknowledged writes per second become thousands. The write of a
+lone writer is committed at once.
 """
 
 import logging
@@ -54,9 +54,9 @@ class GroupCommit(Generic[_W, _R]):
     ) -> None:
         """Starts the thread.
 
-        `commit` makes writes durable, in order, and returns an outcome for each. Writes that came
-        during a commit wait for others up to max_wait_seconds, or until max_record_count records
-        wait; a write that finds the thread idle is committed at once. `idle` is called
+        `commit` makes writes durable, in order, and returns an outcome for each. A write waits for
+        others up to max_wait_seconds, or until max_record_count records wait; after a commit of a
+        single write, during which no other came, it waits for none. `idle` is called
         every idle_seconds. All three callbacks are called from this thread only.
 
         Where `commit` raises one of the `recoverable` exceptions, its writes are refused as
@@ -205,8 +205,10 @@ class GroupCommit(Generic[_W, _R]):
             for _, future in batch:
                 future.set_exception(InternalFault(why=f"the commit failed; {_PERHAPS_STORED}"))
             raise
-        # Before a lone writer hears of its write, and sends the next.
-        self._wait_seconds = 0.0 if self._queue.empty() else self._max_wait_seconds
+        # Several callers that hear of their writes together send their next ones together. Set
+        # before a lone writer hears of its write, and sends the next.
+        is_alone = len(batch) == 1 and self._queue.empty()
+        self._wait_seconds = 0.0 if is_alone else self._max_wait_seconds
         for (_, future), outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, TandemError):
                 future.set_exception(outcome)

@@ -19,7 +19,7 @@ class ShardSettings:
         default=4_096,
     )
     commit_wait_seconds: float = setting(
-        "longest time writes that came during a commit wait for others to share theirs",
+        "longest time a write waits for others to share its commit; a lone writer's does not",
         default=0.005,
     )
     faiss_type: str = setting(

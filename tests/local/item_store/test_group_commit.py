@@ -123,6 +123,27 @@ def test_a_lone_writer_does_not_wait_for_others() -> None:
     writer.close()
 
 
+def test_callers_that_share_a_commit_share_the_next_one_too() -> None:
+    """Else the first to answer would be committed alone, and the others wait for it each time."""
+    notebook = Notebook()
+    writer: GroupCommit[Note, int] = GroupCommit(
+        notebook.commit, max_wait_seconds=3600, max_record_count=2
+    )
+    alone = writer.submit(Note(0))
+    assert notebook.started.wait(60)
+    together = [writer.submit(Note(2)), writer.submit(Note(4))]
+    notebook.gate.set()
+    wait([alone, *together], 60)
+
+    first = writer.submit(Note(6))
+    with pytest.raises(TimeoutError):
+        first.result(0.2)
+    wait([first, writer.submit(Note(8))], 60)
+
+    assert notebook.batches == [[0], [2, 4], [6, 8]]
+    writer.close()
+
+
 def test_a_write_cancelled_while_it_waits_is_not_committed() -> None:
     notebook = Notebook()
     writer: GroupCommit[Note, int] = GroupCommit(notebook.commit)
