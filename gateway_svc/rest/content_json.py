@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway_svc.faults import malformed
 from gateway_svc.json_message import parsed
-from tandem.contract.picture_base64 import is_data_uri, picture_bytes
+from tandem.contract.picture_base64 import decoded_picture, is_data_uri
 from tandem.v1 import content_pb2
 
 # Schemes and media types are without case.
@@ -73,7 +73,7 @@ def _image_bytes(text: str, where: str) -> bytes:
             "send the picture's bytes as base64, or as a data: URI with base64",
         )
     try:
-        return picture_bytes(text)
+        return decoded_picture(text)
     except ValueError:
         raise malformed(f"{where} is not base64", _BASE64_REMEDY) from None
 

@@ -47,6 +47,7 @@ from tandem.contract.fusion import FusionMethod, HybridFusion, HybridRank
 from tandem.contract.index_description import DirectionRecall, IndexPart, IndexSummary, ShardIndex
 from tandem.contract.inference_cost import InferenceCost
 from tandem.contract.model_description import ModelDescription
+from tandem.contract.picture_base64 import decoded_picture
 from tandem.contract.regions import RegionContent
 from tandem.contract.search.answer import (
     Abstention,
@@ -143,6 +144,7 @@ __all__ = [
     "TextContent",
     "TextUse",
     "TruncationPolicy",
+    "decoded_picture",
     "table_items",
     "where",
 ]

@@ -3,6 +3,7 @@
 import base64
 import re
 from typing import Final
+from urllib.parse import unquote
 
 _DATA_URI: Final = re.compile(r"\s{0,9}data:[^,]{0,200};base64,", re.IGNORECASE)
 # URL-safe digits, and the ends of wrapped lines.
@@ -16,13 +17,15 @@ def is_data_uri(text: str) -> bool:
     return _DATA_URI.match(text) is not None
 
 
-def picture_bytes(text: str) -> bytes:
+def decoded_picture(text: str) -> bytes:
     """Returns the bytes of base64 or a data: URI; raises ValueError.
 
-    Digits may be URL-safe, and wrapped, and padding may be missing. They are decoded in pieces,
-    because other threads, such as an event loop, wait for each.
+    Digits may be URL-safe, wrapped and, in a URI, percent-encoded, and padding may be missing. They
+    are decoded in pieces, because other threads, such as an event loop, wait for each.
     """
     found = _DATA_URI.match(text)
+    if found and "%" in text:
+        text = unquote(text)
     decoded, left = bytearray(), ""
     digits = text.rstrip("= \t\r\n")
     for place in range(found.end() if found else 0, len(digits), PIECE_CHARACTERS):

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias, Unpack
-from urllib.parse import unquote
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -27,8 +26,8 @@ from tandem.client import (
     SearchOptions,
     SearchResult,
     StoredItem,
+    decoded_picture,
 )
-from tandem.contract.picture_base64 import is_data_uri, picture_bytes
 from tandem.errors import TandemError
 from tandem_mcp.answers import (
     IndexAnswer,
@@ -366,9 +365,8 @@ def _query(words: str | None, image: str | None, item_id: str | None) -> Query:
         return words
     if item_id:
         return StoredItem(item_id)
-    text = image or ""
     try:
-        return picture_bytes(unquote(text) if is_data_uri(text) else text)
+        return decoded_picture(image or "")
     except ValueError as error:
         raise ToolError(f"the image is not base64: {error}") from error
 

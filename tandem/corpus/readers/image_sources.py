@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeGuard
 
-from tandem.contract.picture_base64 import picture_bytes
+from tandem.contract.picture_base64 import decoded_picture
 from tandem.corpus.errors import (
     CorpusMalformed,
     PictureFileMissing,
@@ -122,7 +122,7 @@ class CellImage(ImageSource):
             raise CorpusMalformed(f"{self.place} has a picture of type {type(self.cell).__name__}")
         if _BASE64.fullmatch(self.cell):
             try:
-                return picture_bytes(self.cell)
+                return decoded_picture(self.cell)
             except ValueError as error:
                 raise CorpusMalformed(f"{self.place} has no whole base64: {error}") from error
         raise PictureIsUrl(place=self.place, url=self.cell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from urllib.parse import quote
 
 import pytest
 
@@ -58,6 +59,15 @@ def test_base64_may_be_url_safe_wrapped_and_without_padding(size: int, line_end:
     lines = [digits[place : place + 76] for place in range(0, len(digits), 76)]
 
     assert content_of({"image": line_end.join([*lines, ""])}, "query").image == picture
+
+
+def test_a_data_uri_may_be_percent_encoded() -> None:
+    """As a browser writes it into a URL."""
+    digits = base64.b64encode(b"\xfb\xff\x89PNG").decode()
+    content = content_of(f"data:image/png;base64,{quote(digits, safe='')}", "query")
+
+    assert "%" in quote(digits, safe="")
+    assert content.image == b"\xfb\xff\x89PNG"
 
 
 @pytest.mark.parametrize("kind", ["image", 7])
