@@ -5,8 +5,14 @@ from pathlib import Path
 
 from llama_index.core.schema import BaseNode, ImageNode, NodeWithScore, QueryBundle, TextNode
 
-from tandem.client import FoundItem, ImageContent, SearchResult, StoredItem, TextContent
-from tandem.contract.picture_base64 import picture_bytes
+from tandem.client import (
+    FoundItem,
+    ImageContent,
+    SearchResult,
+    StoredItem,
+    TextContent,
+    decoded_picture,
+)
 
 
 def query_of(bundle: QueryBundle) -> str | bytes:
@@ -41,7 +47,7 @@ def scorable(node: BaseNode) -> str | bytes | StoredItem:
     text = node.get_content()
     if not text and isinstance(node, ImageNode):
         if node.image:
-            return picture_bytes(node.image)
+            return decoded_picture(node.image)
         if node.image_path:
             return Path(node.image_path).read_bytes()
     return text
