@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import random
+import tracemalloc
+from contextlib import suppress
 from urllib.parse import quote
 
 import pytest
@@ -68,6 +70,20 @@ def test_a_data_uri_may_be_percent_encoded() -> None:
 
     assert "%" in quote(digits, safe="")
     assert content.image == b"\xfb\xff\x89PNG"
+
+
+@pytest.mark.parametrize("digits", ["%41", "%2B", "%2b", "%", "A"])
+def test_no_uri_takes_many_times_its_own_memory(digits: str) -> None:
+    uri = "data:image/png;base64," + digits * 500_000
+    tracemalloc.start()
+    try:
+        with suppress(RequestMalformed):
+            content_of(uri, "query")
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most_bytes < 5 * len(uri) + 4 * PIECE_CHARACTERS
 
 
 @pytest.mark.parametrize("kind", ["image", 7])
