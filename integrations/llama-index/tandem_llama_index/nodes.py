@@ -1,6 +1,7 @@
 """Converts between found items and LlamaIndex's nodes."""
 
 import base64
+from contextlib import suppress
 from pathlib import Path
 
 from llama_index.core.schema import BaseNode, ImageNode, NodeWithScore, QueryBundle, TextNode
@@ -46,10 +47,11 @@ def scorable(node: BaseNode) -> str | bytes | StoredItem:
         return StoredItem(node.metadata["item_id"])
     text = node.get_content()
     if not text and isinstance(node, ImageNode):
-        if node.image:
-            return decoded_picture(node.image)
-        if node.image_path:
-            return Path(node.image_path).read_bytes()
+        with suppress(OSError, ValueError):  # An empty text comes last, and refuses no other.
+            if node.image:
+                return decoded_picture(node.image)
+            if node.image_path:
+                return Path(node.image_path).read_bytes()
     return text
 
 

@@ -83,14 +83,17 @@ def test_pictures_of_other_retrievers_are_scored_as_stored_ones(
         ImageNode(id_="file", image_path=str(tmp_path / "a.png")),
         ImageNode(id_="base64", image=encoded),
         ImageNode(id_="uri", image=f"data:image/png;base64,{encoded}"),
+        ImageNode(id_="away", image_path=str(tmp_path / "away.png")),
+        ImageNode(id_="broken", image="no base64!"),
     ]
     ordered = rerank.postprocess_nodes(
         [*(NodeWithScore(node=each) for each in nodes), stored(item.item_id)], query_str=caption
     )
 
-    *pictures, last = [each.score for each in ordered]
+    pictures = [each.score for each in ordered[:4]]
     assert pictures == pytest.approx([pictures[0]] * 4, abs=1e-4)
-    assert (ordered[4].node.node_id, last) == ("url", None)
+    last = {each.node.node_id: each.score for each in ordered[4:]}
+    assert last == dict.fromkeys(("url", "away", "broken"))
 
 
 def test_long_texts_are_cut_unless_they_are_to_be_refused(
