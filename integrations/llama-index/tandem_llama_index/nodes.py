@@ -39,7 +39,7 @@ def found_nodes(result: SearchResult) -> list[NodeWithScore]:
 
 
 def scorable(node: BaseNode) -> str | bytes | StoredItem:
-    """Returns what is scored of a node: the stored image that it stands for, its text or picture.
+    """Returns what to score: the stored image that a node stands for, its text or its picture.
 
     A picture that a node has by its URL alone is not fetched.
     """

@@ -49,8 +49,8 @@ _Given = Content | TandemError
 _PICTURES, _REGIONS = "images", "a detector's regions"
 # Any tokenizer here splits this many characters within a few tenths of a millisecond.
 _SHORT_TEXT_LENGTH = 256
-# A tokenizer takes a few milliseconds for short texts of so many characters together; waking a
-# thread for each text took longer than splitting it.
+# Characters of short texts that one thread splits together, in a few milliseconds: to wake a thread
+# for each text takes longer than to split it.
 _PIECE_LENGTH = 4096
 # The work that DeadlineExceeded names.
 _WORK = "the encoding of the contents"
