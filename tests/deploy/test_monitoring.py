@@ -22,6 +22,7 @@ from tests.support.deploy.rendered import of_kind, rendered
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
+RULE_TESTS = sorted((DEPLOY / "prometheus" / "tests").glob("*.yml"))
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
 SERVICES = ("orchestrator", "encoder", "index", "rerank", "gateway")
 # Prometheus's own, and Triton's, which tests/system compares with a running server.
@@ -123,7 +124,7 @@ def test_the_dashboards_are_current() -> None:
 def test_every_alert_is_explained_and_tested() -> None:
     """An entry in the runbook, a test, someone to tell; and nothing is left over."""
     runbook = (ROOT / "docs" / "runbook.md").read_text()
-    tests = (DEPLOY / "prometheus" / "tests" / "alerts.yml").read_text()
+    tests = "".join(path.read_text() for path in RULE_TESTS)
     names = [alert["alert"] for alert in alerts()]
     assert re.findall(r"^## (Tandem\w+)$", runbook, re.M) == names
     tested = re.findall(r'ALERTS\{alertname="(\w+)"', tests)
@@ -172,7 +173,7 @@ def test_prometheus_accepts_rules_and_expressions(tmp_path: Path) -> None:
 @needs_promtool
 @pytest.mark.timeout(300)
 def test_alerts_fire_and_resolve() -> None:
-    promtool("test", "rules", str(DEPLOY / "prometheus" / "tests" / "alerts.yml"))
+    promtool("test", "rules", *map(str, RULE_TESTS))
 
 
 def promtool(*arguments: str) -> None:
