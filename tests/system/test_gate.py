@@ -129,12 +129,13 @@ def test_judged_items_that_the_index_lacks_are_named(
 
 
 def test_two_indexes_are_compared(
-    stack: LocalStack, scenes_index: str, queries: Path, records: list[Record]
+    stack: LocalStack, scenes_index: str, records: list[Record], tmp_path: Path
 ) -> None:
     """An equal one may replace the other; one with an item more may not."""
     twin = "scenes-twin"
     store(stack, twin, records)
-    command = ("index", "compare", scenes_index, twin, "--queries", str(queries))
+    write_judged_queries(tmp_path / "queries", judged(records[:4]), {})
+    command = ("index", "compare", scenes_index, twin, "--queries", str(tmp_path / "queries"))
     status, output = run(*command, "--address", stack.address)
     assert status == 0, output
     assert f"gate: {twin} may replace {scenes_index}" in output
