@@ -126,7 +126,7 @@ UNSENDABLE: list[tuple[tuple[object, ...], type[TandemError], str]] = [
     (("id", "犬" * 44_000), TextTooLong, "132,000 bytes"),
     (("id", bytes(32 * MIB + 1)), ImageTooLarge, "33,554,433 bytes"),
     (("id", None), ContentMissing, "no text, image or regions"),
-    (("id", Path("a.jpg")), RequestMalformed, "type PosixPath; send a str"),
+    (("id", Path("a.jpg")), RequestMalformed, "path 'a.jpg', whose file is not read; send a str"),
     (("id", ["text"]), RequestMalformed, "type list; send a str"),
     (("id", "text", ["attribute"]), AttributeInvalid, "type list; send a dict"),
     (("id", "text", {LONE_SURROGATE: 1}), AttributeInvalid, "dog"),

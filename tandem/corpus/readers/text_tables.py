@@ -167,8 +167,9 @@ class CsvTable(Table):
                 # Excel's own line, which is no row.
                 is_said = first.lower().startswith("sep=")
                 self._delimiter = first[4:5] if is_said else _delimiter(first)
+                header = text.readline(MAX_ROW_BYTES) if is_said else first
                 read = iter(partial(text.readline, MAX_ROW_BYTES), "")
-                lines = chain([] if is_said else [first], read, [_END])
+                lines = chain([header], read, [_END])
                 reader = csv.reader(lines, delimiter=self._delimiter)
                 names = _named(next(reader, []))
                 self.columns |= dict.fromkeys(names)

@@ -111,7 +111,9 @@ class NeighbourStage:
         pool_KD = _reranked_pool(found_hits, ordered.matches, model.rerank_k)
         if pool_KD is None and model.rerank_k:
             scored_count = sum(hit.item_id in ordered.matches for hit in found_hits)
-            is_its_rerank = asked.depth.rerank_k == model.rerank_k and not asked.rerank_disabled
+            is_its_rerank = asked.depth.rerank_k == model.rerank_k and not (
+                asked.rerank_disabled or asked.adaptive_depth
+            )
             is_cut_short = is_its_rerank and scored_count < model.rerank_k <= len(found_hits)
             needed_k = 0 if is_cut_short else model.rerank_k
             return NeighbourOutcome(NeighbourStopReason.RERANK_MISMATCH, needed_rerank_k=needed_k)

@@ -73,8 +73,8 @@ class NeighbourOutcome:
             raise RankingInvalid(
                 why="neighbours_required is set, but the neighbour model learned over the logits "
                 f"of the {self.needed_rerank_k:,} items nearest to the query in the whole index; "
-                f"set rerank_k to {self.needed_rerank_k:,}, without fusion and without a filter "
-                "that leaves out nearer items, or drop neighbours_required"
+                f"set rerank_k to {self.needed_rerank_k:,}, without fusion, adaptive_depth or a "
+                "filter that leaves out nearer items, or drop neighbours_required"
             )
         if self.stop is NeighbourStopReason.NOT_SERVED:
             raise NeighbourModelMissing

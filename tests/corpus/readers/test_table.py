@@ -310,3 +310,5 @@ def test_what_makes_a_column_of_texts_is_said(tmp_path: Path) -> None:
     }
     with pytest.raises(NothingRead):
         records(tmp_path / "b.csv", "sku,price\n", LeftOut(), id="sku")
+    with pytest.raises(NothingRead):
+        records(tmp_path / "b.csv", "sep=;\n", LeftOut())

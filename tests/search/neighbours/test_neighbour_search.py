@@ -184,6 +184,7 @@ async def test_a_search_by_neighbours_sends_the_whole_graph(filled: Stack) -> No
         ({"rerank_k": 5, "filter_text": "degrees >= 1"}, False),  # which leaves out the nearest
         ({"rerank_k": 5, "fusion": NEARLY_BE}, False),
         ({"rerank_k": 5, "gone": IMAGES[2]}, False),  # for the cross-encoder
+        ({"rerank_k": 5, "gone": IMAGES[2], "adaptive_depth": True}, False),
     ],
 )
 async def test_a_model_over_a_rerank_orders_that_rerank_alone(
@@ -199,8 +200,10 @@ async def test_a_model_over_a_rerank_orders_that_rerank_alone(
         found = await answer(stub, search(**request))
         if not is_the_rerank:
             error = await refusal(answer(stub, search(neighbours_required=True, **request)))
-            # Of these, a repeated search helps only where a candidate was not scored.
-            kind = errors.NeighboursUnavailable if "gone" in fields else errors.RankingInvalid
+            # Of these, a repeated search helps only where a candidate was not scored, unless the
+            # search allows for fewer.
+            is_fault = "gone" in fields and "adaptive_depth" not in fields
+            kind = errors.NeighboursUnavailable if is_fault else errors.RankingInvalid
             assert isinstance(error, kind)
 
     graphs = requests(filled, "ScoreGraph")
