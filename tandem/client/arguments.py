@@ -82,8 +82,7 @@ def checked_member(name: str, value: object, kind: type[_Member]) -> _Member:
 
 def mistyped(name: str, value: object, remedy: str) -> RequestMalformed:
     """Returns the error of an argument that is of a wrong type."""
+    kind = "None" if value is None else f"of type {type(value).__name__}"
     if isinstance(value, Path):
         kind = f"the path {str(value)!a}, whose file is not read"
-    else:
-        kind = "None" if value is None else f"of type {type(value).__name__}"
     return RequestMalformed(why=f"{name} is {kind}", remedy=remedy)

@@ -1,11 +1,13 @@
 """Describes how a shard searched (`tandem.v1.SearchPath`).
 
-A value of the wire that is unknown to this version becomes the first of its enum, or DISABLED.
+A value of the wire that is unknown to this version becomes the first of its enum.
 """
 
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from typing_extensions import Self
 
 from tandem.contract.field_wire import MODALITY_WIRE
 from tandem.contract.modality import Modality
@@ -14,7 +16,13 @@ from tandem.v1 import index_service_pb2 as pb
 from tandem.v1 import search_service_pb2
 
 
-class SearchStrategy(Enum):
+class _FirstIfUnknown(Enum):
+    @classmethod
+    def _missing_(cls, _: object) -> Self:
+        return next(iter(cls))
+
+
+class SearchStrategy(_FirstIfUnknown):
     """The strategies of `tandem.v1.SearchStrategy`."""
 
     UNKNOWN = pb.SEARCH_STRATEGY_UNSPECIFIED
@@ -24,12 +32,8 @@ class SearchStrategy(Enum):
     POST_FILTER = pb.SEARCH_STRATEGY_POST_FILTER
     EXACT_SCAN = pb.SEARCH_STRATEGY_EXACT_SCAN
 
-    @classmethod
-    def _missing_(cls, _: object) -> "SearchStrategy":
-        return cls.UNKNOWN
 
-
-class SearchFallback(Enum):
+class SearchFallback(_FirstIfUnknown):
     """The reasons of `tandem.v1.SearchFallback`."""
 
     NONE = pb.SEARCH_FALLBACK_UNSPECIFIED
@@ -38,22 +42,14 @@ class SearchFallback(Enum):
     DEVICE = pb.SEARCH_FALLBACK_DEVICE
     TOO_FEW_FOUND = pb.SEARCH_FALLBACK_TOO_FEW_FOUND
 
-    @classmethod
-    def _missing_(cls, _: object) -> "SearchFallback":
-        return cls.NONE
 
-
-class KeywordState(Enum):
+class KeywordState(_FirstIfUnknown):
     """Says whether a shard searched by words; names are those of `tandem.v1.KeywordState`."""
 
-    SEARCHED = pb.KEYWORD_STATE_SEARCHED
     DISABLED = pb.KEYWORD_STATE_DISABLED
     """It keeps no words, or is of an earlier version."""
+    SEARCHED = pb.KEYWORD_STATE_SEARCHED
     BEING_BUILT = pb.KEYWORD_STATE_BEING_BUILT
-
-    @classmethod
-    def _missing_(cls, _: object) -> "KeywordState":
-        return cls.DISABLED
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def found_nodes(result: SearchResult) -> list[NodeWithScore]:
 
 
 def scorable(node: BaseNode) -> str | bytes | StoredItem:
-    """Returns what to score: the stored image that a node stands for, its text or its picture.
+    """Returns what to score of a node: its stored image, its text, or its own picture.
 
     A picture that a node has by its URL alone is not fetched.
     """

@@ -166,8 +166,9 @@ class CsvTable(Table):
                 first = text.readline(MAX_ROW_BYTES)
                 # Excel's own line, which is no row.
                 is_said = first.lower().startswith("sep=")
-                self._delimiter = first[4:5] if is_said else _delimiter(first)
                 header = text.readline(MAX_ROW_BYTES) if is_said else first
+                said = first[4:5].strip("\r\n") if is_said else ""
+                self._delimiter = said or _delimiter(header)
                 read = iter(partial(text.readline, MAX_ROW_BYTES), "")
                 lines = chain([header], read, [_END])
                 reader = csv.reader(lines, delimiter=self._delimiter)

@@ -89,6 +89,7 @@ WRITTEN: list[tuple[bytes, dict[str, Any]]] = [
         },
     ),
     ("sep=;\nid;n;text\n1;ü;a".encode("utf-16"), {"1": {"n": "ü"}}),
+    (b"sep=\r\nid;n;text\r\n1;2;a", {"1": {"n": 2}}),
     (
         b"id,text,a,b,c,d\n1,x,NA,NA,9223372036854775807,9223372036854775808\n"
         b'2,x,1e-05,DE,1,"1,234"\n3,x,nan\n',
@@ -310,5 +311,6 @@ def test_what_makes_a_column_of_texts_is_said(tmp_path: Path) -> None:
     }
     with pytest.raises(NothingRead):
         records(tmp_path / "b.csv", "sku,price\n", LeftOut(), id="sku")
-    with pytest.raises(NothingRead):
-        records(tmp_path / "b.csv", "sep=;\n", LeftOut())
+    for nothing in ("sep=;\n", "sep="):
+        with pytest.raises(NothingRead):
+            records(tmp_path / "b.csv", nothing, LeftOut())
