@@ -8,10 +8,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def dead_links(page: Path) -> list[str]:
-    """Lists the relative links of `page` that lead to no file."""
+    """Lists the relative links of `page` that lead to no file, which the site refuses."""
     links = re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", page.read_text(encoding="utf-8"))
     relative = [link for link in links if ":" not in link and not link.startswith("/")]
-    return [link for link in relative if not (page.parent / link).exists()]
+    return [link for link in relative if not (page.parent / link).is_file()]
 
 
 def test_links_lead_to_files() -> None:
