@@ -81,7 +81,7 @@ train-demo: .venv/.ok ## Trains a small model from nothing and draws how it lear
 
 # Test processes and those that they start keep what they have compiled, which an environment may
 # forbid: pytest compiles 600 files in ten seconds, in each worker.
-test test-all: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-integrations test-official: export PYTHONDONTWRITEBYTECODE :=
 
 # Whose packages test-console, test-engines, test-references and test-official bring.
 ELSEWHERE := $(addprefix --ignore=tests/,console engines lab/evaluation/test_metrics_by_reference.py \
