@@ -329,13 +329,15 @@ $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/py
 	$(BIN)/pip install --no-deps --require-hashes -r $(DOCS_LOCK)
 	touch $@
 
+# pip compiles 14,000 modules on one core.
 .venv/.ok: $(LOCK) $(TRITON_LOCK) $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 	$(PYTHON) -m venv --clear .venv
-	@$(BIN)/pip install "$(TORCH)" || { \
+	@$(BIN)/pip install --no-compile "$(TORCH)" || { \
 		echo "$(TORCH) is not available here; installing $(TORCH_FALLBACK): where that is the build with CUDA, it takes 5 GB (docs/install.md says how to avoid it)"; \
-		$(BIN)/pip install "$(TORCH_FALLBACK)"; }
-	$(BIN)/pip install --no-deps --require-hashes -r $(LOCK)
+		$(BIN)/pip install --no-compile "$(TORCH_FALLBACK)"; }
+	$(BIN)/pip install --no-compile --no-deps --require-hashes -r $(LOCK)
 	$(BIN)/pip install --no-deps --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
 	$(BIN)/pip check
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/triton -r $(TRITON_LOCK)
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # torch has tests in a later Python
 	touch $@
