@@ -329,7 +329,7 @@ $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/py
 	$(BIN)/pip install --no-deps --require-hashes -r $(DOCS_LOCK)
 	touch $@
 
-# pip compiles 14,000 modules on one core.
+# pip would compile 14,000 modules on one core. Some of torch's are of a later Python and fail.
 .venv/.ok: $(LOCK) $(TRITON_LOCK) $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 	$(PYTHON) -m venv --clear .venv
 	@$(BIN)/pip install --no-compile "$(TORCH)" || { \
@@ -339,5 +339,5 @@ $(INTEGRATION_ENVS)/%/.ok: integrations/%/pyproject.toml distributions/client/py
 	$(BIN)/pip install --no-deps --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
 	$(BIN)/pip check
 	$(BIN)/pip install --no-deps --require-hashes --upgrade --target .venv/triton -r $(TRITON_LOCK)
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # torch has tests in a later Python
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	touch $@
